@@ -122,7 +122,8 @@ def make_page(page: Path, attempts: int) -> None:
 
 
 def made_up(attempts: int) -> list:
-    from vsetune.records.events import AttemptRecord, AttemptStart
+    from vsetune.records.events import AttemptStart
+    from vsetune.records.state import Attempt
 
     cells = [(data, network, loss) for data in range(DATA) for network in range(NETWORKS) for loss in range(LOSSES)]
     records = []
@@ -142,7 +143,7 @@ def made_up(attempts: int) -> list:
             resolved={"data": {"path": f"data/data_{data}"}}, protocol={"images": 1000, "validate_every_steps": 50},
         )
         told = {"train_seconds": 1200.0 + turn, "device_seconds": 1500.0 + turn, "seconds_per_epoch": 120.0 + loss}
-        records.append(AttemptRecord(f"{index:032x}", start, "finished", curve, told))
+        records.append(Attempt(f"{index:032x}", start, "finished", curve, told))
     return records
 
 

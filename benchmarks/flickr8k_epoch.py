@@ -38,7 +38,7 @@ from vsetune.data.stored.banks import bank_of
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.terminal_progress import terminal_progress
 from vsetune.storage.paths import home
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 
 THREADS, BATCH, D, TURNS = 2, 128, 512, 8
 RECIPE = Path(__file__).parents[1] / "studies" / "data" / "flickr8k.yaml"
@@ -58,7 +58,9 @@ def main(folder: str | None, steps: int | None, threads: int) -> None:
         dataset = Dataset.open(folder, reading=reading)
         bank = bank_of(dataset, "train")
         assert bank is not None, "the disk of the temporary folder takes no bank"
-        attempt = Attempt(trial(folder), Path(temporary) / "trial", device="cpu", threads=threads, reading=reading)
+        attempt = TrainingAttempt(
+            trial(folder), Path(temporary) / "trial", device="cpu", threads=threads, reading=reading
+        )
         epoch = attempt._batches.steps_per_epoch
         show(*in_turn({"plain": Plain(bank, len(dataset.vocabulary)).steps, "ours": ours(attempt)}, steps or epoch))
         attempt.close()
@@ -83,7 +85,7 @@ def trial(folder: str) -> TrialSpec:
     })
 
 
-def ours(attempt: Attempt) -> Steps:
+def ours(attempt: TrainingAttempt) -> Steps:
     def take(count: int) -> None:
         with attempt._random.active():
             for _ in range(count):

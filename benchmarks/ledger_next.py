@@ -29,7 +29,7 @@ from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.study_tally import StudyTally, TrialState
-from vsetune.study.trials import Assignment
+from vsetune.study.trials import PlannedTrial
 
 EPOCHS, AT_ONCE = 6, 8
 
@@ -45,8 +45,8 @@ def main() -> None:
     searching = begun(cells=arguments.cells, trials=arguments.trials)
     compare(f"{arguments.cells} x {arguments.trials}, searching", searching, arguments.calls)
     run_until(searching, running=0, trials=arguments.cells * arguments.trials)
-    while isinstance(assignment := searching.next(), Assignment):
-        opened(searching, assignment.trial.trial)
+    while isinstance(planned := searching.next(), PlannedTrial):
+        opened(searching, planned.name)
     compare(f"{arguments.cells} x {arguments.trials}, confirming", searching, arguments.calls)
     in_seconds = begun(cells=arguments.cells, trials=arguments.trials, budget={"device_seconds_per_cell": 1e6})
     compare(f"{arguments.cells} x {arguments.trials}, budget in seconds", in_seconds, arguments.calls)
@@ -82,9 +82,9 @@ def run_until(ledger: StudyLedger, *, running: int, trials: int) -> None:
     """Hands out and ends trials, the longest running first, until so many are handed out and only the last run."""
     open_ones = [name for name, trial in ledger.trials.items() if not trial.is_closed]
     while len(ledger.trials) < trials or len(open_ones) > running:
-        assignment = ledger.next() if len(ledger.trials) < trials else "wait"
-        if isinstance(assignment, Assignment):
-            open_ones.append(opened(ledger, assignment.trial.trial))
+        planned = ledger.next() if len(ledger.trials) < trials else "wait"
+        if isinstance(planned, PlannedTrial):
+            open_ones.append(opened(ledger, planned.name))
         else:
             end(ledger, open_ones.pop(0))
 
@@ -95,7 +95,7 @@ def opened(ledger: StudyLedger, trial: str) -> str:
 
 
 def end(ledger: StudyLedger, trial: str) -> None:
-    number = ledger.trials[trial].assignment.number
+    number = ledger.trials[trial].number
     for epoch in range(1, EPOCHS + 1):
         ledger.record_point(trial, ValidationPoint(epoch, float(epoch), epoch, 20 + number % 20 + epoch / 10, 1.0))
     ledger.close(trial, "finished", summary={"epochs": float(EPOCHS), "device_seconds": 60.0})
@@ -131,7 +131,7 @@ def shown_ms(ledger: StudyLedger, tally: StudyTally, calls: int) -> float:
     name = next(reversed(ledger.trials))
     for _ in range(calls):
         epoch = ledger.trials[name].epoch + 1e-3
-        ledger.record_point(name, ValidationPoint(1, epoch, 1, 30.0, 1.0), summary={"device_seconds": 1.0})
+        ledger.record_point(name, ValidationPoint(round(1e6 * epoch), epoch, 1, 30.0, 1.0, {"device_seconds": 1.0}))
         started = time.perf_counter()
         _ = [tally.count(state) for state in get_args(TrialState)], [tally.cell(cell) for cell in ledger.cells]
         seconds.append(time.perf_counter() - started)

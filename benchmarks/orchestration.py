@@ -215,12 +215,12 @@ def plain_class() -> type:
     from ray import tune
 
     from vsetune.config.study.training import TrialSpec
-    from vsetune.training.attempt import Attempt
+    from vsetune.training.attempt import TrainingAttempt
 
     class PlainTraining(tune.Trainable):  # type: ignore[misc]
         def setup(self, config: dict[str, Any]) -> None:
             trial = TrialSpec.model_validate(config["trial"])
-            self.attempt = Attempt(trial, Path(config["folder"]) / trial.trial, device="cpu", threads=1)
+            self.attempt = TrainingAttempt(trial, Path(config["folder"]) / trial.trial, device="cpu", threads=1)
 
         def reset_config(self, new_config: dict[str, Any]) -> bool:
             self.setup(new_config)

@@ -119,7 +119,7 @@ def go_on(attempt: str, points: int) -> None:
     """Another validation of an attempt, by another process."""
     log = LogWriter(folder_of_study("reading"))
     writer = StudyWriter(log)
-    writer.record_points(attempt, [noisy(writer.history.last_step(attempt) // 500 + 1, points)])
+    writer.record_points(attempt, [noisy(writer.state.last_step(attempt) // 500 + 1, points)])
     log.close()
 
 

@@ -25,7 +25,7 @@ from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.study_records import logged_search
-from vsetune.study.trials import Assignment
+from vsetune.study.trials import PlannedTrial
 
 NUMBERS = (
     "train_loss", "learning_rate", "load_seconds", "validation_seconds", "device_seconds", "pairs_per_second", "i2t_r1",
@@ -76,9 +76,9 @@ def begun(writer: StudyWriter, trials: int) -> StudyLedger:
 
 def opened(ledger: StudyLedger) -> str:
     """The next trial, which runs now."""
-    assignment = ledger.next()
-    assert isinstance(assignment, Assignment), assignment
-    name = assignment.trial.trial
+    planned = ledger.next()
+    assert isinstance(planned, PlannedTrial), planned
+    name = planned.name
     ledger.open_attempt(name, number=1, environment={}, protocol={}, inherited=[])
     return name
 

@@ -92,7 +92,7 @@ def start(data: str, kind: str, number: int, watch: Watch) -> Start:
     import vsetune.study.trainable  # noqa: F401  what a worker imports
     from vsetune.config.sources.trial_inputs import STREAMED, Reading
     from vsetune.config.study.training import TrialSpec
-    from vsetune.training.attempt import Attempt
+    from vsetune.training.attempt import TrainingAttempt
 
     trial = TrialSpec.model_validate({
         "study": "benchmark", "trial": f"{kind}-{number}", "cell": "vsepp.lseh", "seed": number,
@@ -101,7 +101,7 @@ def start(data: str, kind: str, number: int, watch: Watch) -> Start:
     })
     reading = STREAMED if kind == BEFORE else Reading("auto", _BANK_BYTES)
     with tempfile.TemporaryDirectory() as folder:
-        attempt = Attempt(trial, Path(folder) / "trial", device="cpu", threads=1, reading=reading)
+        attempt = TrainingAttempt(trial, Path(folder) / "trial", device="cpu", threads=1, reading=reading)
         attempt.environment(), attempt.protocol()
         batch = attempt._batches.take(0)
         ready = watch.seconds()

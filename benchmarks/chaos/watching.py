@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vsetune.errors import StorageError
 from vsetune.records.log import LOG_FILE, lines_of
-from vsetune.records.study_history import StudyHistory
+from vsetune.records.state import StudyState
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,17 @@ class Watch:
 
     def __init__(self, home: Path, study: str) -> None:
         self._log, self._home = home / "runs" / study / LOG_FILE, home
-        self._history, self._end = StudyHistory(), 0
+        self._state, self._end = StudyState(), 0
         self._checkpoint = 0
 
     def look(self) -> Sight:
         try:
             for line in lines_of(self._log, self._end):
-                self._history.read(line)
+                self._state.read(line)
                 self._end = line.end
         except StorageError:
             pass
-        attempts = self._history.attempts()
+        attempts = self._state.attempts.values()
         self._checkpoint = self._newest_checkpoint()
         return Sight(
             attempts=len(attempts), points=sum(len(each.curve) for each in attempts),

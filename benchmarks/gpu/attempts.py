@@ -20,7 +20,7 @@ from gpu.cases import small_network, trial_of
 from gpu.curves import FACTOR
 from gpu.worker import PACKAGES
 from vsetune.config.study.training import TrialSpec
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 from vsetune.training.device import choose_device, take_share
 from vsetune.training.failures import failure_of
 
@@ -54,7 +54,7 @@ def resumed(data: str, device: str, network: str) -> Resumed:
 
 
 def _losses(trial: TrialSpec, folder: Path, device: str, *, stop_after: int | None = None) -> list[float]:
-    attempt = Attempt(trial, folder, device=device, threads=None)
+    attempt = TrainingAttempt(trial, folder, device=device, threads=None)
     while not attempt.is_finished and (stop_after is None or len(attempt.history) < stop_after):
         attempt.advance()
     attempt.close()

@@ -12,26 +12,26 @@ from vsetune.records.events import was_cut_short
 from vsetune.report.selection import cost_of
 from vsetune.study.cell_budget import CellBudget
 from vsetune.study.study_tally import CellTally, State, StudyTally, kind_of
-from vsetune.study.trials import Phase, TrialProgress
+from vsetune.study.trials import Phase, PlannedTrial
 
 
 class RecountedTally(StudyTally):
     """Reads no stored count, except the epochs that a stopped trial has trained."""
 
     _trained: dict[str, float]
-    _trials: Mapping[str, TrialProgress]
+    _trials: Mapping[str, PlannedTrial]
 
     @classmethod
-    def over(cls, tally: StudyTally, trials: Mapping[str, TrialProgress]) -> Self:
+    def over(cls, tally: StudyTally, trials: Mapping[str, PlannedTrial]) -> Self:
         """Of the same trials, in the order in which they were handed out; both may be asked at any time."""
         found: Any = cls.__new__(cls)
         found.__dict__ = tally.__dict__ | {"_trained": {}, "_trials": trials}
         return found
 
-    def of(self, cell: Cell, phase: Phase | None = None) -> list[TrialProgress]:
+    def of(self, cell: Cell, phase: Phase | None = None) -> list[PlannedTrial]:
         return [
             trial for trial in self._trials.values()
-            if trial.assignment.trial.cell == cell.name and phase in (None, trial.assignment.phase)
+            if trial.cell == cell.name and phase in (None, trial.phase)
         ]
 
     def asked(self, cell: Cell) -> int:
@@ -48,40 +48,40 @@ class RecountedTally(StudyTally):
     def budget(self, cell: Cell) -> CellBudget:
         whole, committed = float(cell.training["epochs"]), 0.0
         for trial in self.of(cell, "search"):
-            name = trial.assignment.trial.trial
+            name = trial.name
             if name not in self._trained and _is_short(trial):
-                self._trained[name] = cost_of([trial.attempts()]).budget_epochs
+                self._trained[name] = cost_of([trial.attempts]).budget_epochs
             committed += self._trained.get(name, whole)
         return replace(CellBudget.of(self._study, cell), committed=committed)
 
     def device_seconds(self, cell: Cell) -> float:
-        return cost_of([trial.attempts() for trial in self.of(cell) if trial.attempts()]).device_seconds
+        return cost_of([trial.attempts for trial in self.of(cell) if trial.attempts]).device_seconds
 
     def is_searching(self, cell: Cell) -> bool:
         searched = self.of(cell, "search")
         return not searched or not self.is_exhausted(cell) or not all(trial.is_closed for trial in searched)
 
-    def searched(self, cell: Cell) -> list[TrialProgress] | None:
+    def searched(self, cell: Cell) -> list[PlannedTrial] | None:
         return None if self.is_searching(cell) else self.of(cell, "search")
 
     def cell(self, name: str) -> CellTally:
-        trials = [trial for trial in self._trials.values() if trial.assignment.trial.cell == name]
-        cost = cost_of([trial.attempts() for trial in trials if trial.attempts()])
+        trials = [trial for trial in self._trials.values() if trial.cell == name]
+        cost = cost_of([trial.attempts for trial in trials if trial.attempts])
         return CellTally(
             ended=sum(trial.is_closed for trial in trials),
             running=tuple(trial for trial in trials if trial.status == "running"),
             best=max((trial.best_m_recall or 0.0 for trial in trials), default=0.0),
             charged_epochs=cost.budget_epochs, wasted_epochs=cost.wasted_epochs, device_seconds=cost.device_seconds,
-            usd=cost.usd, validations=sum(len(trial.longest_curve) for trial in trials),
-            attempts=Counter((each.status, kind_of(each)) for trial in trials for each in trial.attempts()),
+            usd=cost.usd, validations=sum(len(trial.attempts.longest_curve) for trial in trials),
+            attempts=Counter((each.status, kind_of(each)) for trial in trials for each in trial.attempts),
         )
 
 
-def _shown(trial: TrialProgress) -> str:
+def _shown(trial: PlannedTrial) -> str:
     if trial.is_left_open and not trial.is_closed:
         return "left_open"
     return "waiting" if trial.status == "killed" else trial.status
 
 
-def _is_short(trial: TrialProgress) -> bool:
+def _is_short(trial: PlannedTrial) -> bool:
     return trial.status == "pruned" or was_cut_short(trial.status, trial.error)

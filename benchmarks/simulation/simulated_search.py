@@ -22,13 +22,14 @@ from simulation.landscapes import (
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import refusal, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.records.events import DIVERGED, AttemptRecord, StudyRecord
+from vsetune.records.events import DIVERGED, StudyRecord
+from vsetune.records.state import Attempt
 from vsetune.records.writer import StudyWriter
 from vsetune.report.selection import winner_of
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trainable import as_result
-from vsetune.study.trials import Assignment, TrialProgress
+from vsetune.study.trials import PlannedTrial
 from vsetune.study.tune_adapter import CellScheduler, record_report
 
 NEAR = 0.5
@@ -96,26 +97,26 @@ class _Watch:
 
     def __init__(self, surface: Surface, progress: Vector) -> None:
         self._surface, self._progress = surface, progress
-        self._pick: tuple[AttemptRecord, ...] | None = None
+        self._pick: tuple[Attempt, ...] | None = None
         self.truth = self.best_finished = self.best_pruned = -math.inf
         self.configuration: Mapping[str, Any] | None = None
         """The pick's configuration; None while there is no pick."""
         self.epochs_to_hit: float | None = None
 
-    def closed(self, trial: TrialProgress, epochs: float) -> None:
+    def closed(self, trial: PlannedTrial, epochs: float) -> None:
         """Notes a trial that has ended. epochs: trained by all trials up to then."""
         if trial.status == "failed":
             return
-        truth = self._surface.truth(trial.assignment.configuration, self._progress)
+        truth = self._surface.truth(trial.configuration, self._progress)
         if trial.status == "pruned":
             self.best_pruned = max(self.best_pruned, truth)
             return
         self.best_finished = max(self.best_finished, truth)
-        attempts = trial.attempts()
+        attempts = trial.attempts
         winner = winner_of([attempts] if self._pick is None else [self._pick, attempts])
         if winner is not attempts[-1]:
             return
-        self._pick, self.truth, self.configuration = attempts, truth, trial.assignment.configuration
+        self._pick, self.truth, self.configuration = attempts, truth, trial.configuration
         if truth < self._surface.top - NEAR:
             self.epochs_to_hit = None
         elif self.epochs_to_hit is None:
@@ -144,9 +145,9 @@ def simulate_search(
     progress = epochs / whole
     watch = _Watch(surface, progress)
 
-    def course_of(assignment: Assignment) -> Course:
-        chance = generator_of(f"{landscape.name}/{seed}/{assignment.number}")
-        reported = surface.training_of(assignment.configuration, progress, chance)
+    def course_of(planned: PlannedTrial) -> Course:
+        chance = generator_of(f"{landscape.name}/{seed}/{planned.number}")
+        reported = surface.training_of(planned.configuration, progress, chance)
         pace = settings.epoch_seconds * chance.uniform(1 - _UNEVEN, 1 + _UNEVEN)
         return Course(_until_divergence(epochs.tolist(), reported.tolist()), pace)
 
@@ -251,8 +252,8 @@ class VirtualCluster:
     """
 
     def __init__(
-        self, ledger: StudyLedger, scheduler: CellScheduler, course_of: Callable[[Assignment], Course], *,
-        workers: int, clock: VirtualClock, on_closed: Callable[[TrialProgress], None],
+        self, ledger: StudyLedger, scheduler: CellScheduler, course_of: Callable[[PlannedTrial], Course], *,
+        workers: int, clock: VirtualClock, on_closed: Callable[[PlannedTrial], None],
     ) -> None:
         """clock: that of the ledger. on_closed: called with every trial when it ends."""
         self._ledger, self._scheduler, self._course_of = ledger, scheduler, course_of
@@ -275,16 +276,16 @@ class VirtualCluster:
                 self._await(running)
 
     def _hand_out(self) -> None:
-        while self._free and isinstance(assignment := self._ledger.next(), Assignment):
+        while self._free and isinstance(planned := self._ledger.next(), PlannedTrial):
             self._free -= 1
             config = {
-                "trial": {"trial": assignment.trial.trial, "cell": assignment.trial.cell}, "phase": assignment.phase,
+                "trial": {"trial": planned.name, "cell": planned.spec.cell}, "phase": planned.phase,
             }
             record_report(
-                self._ledger, assignment.trial.trial,
+                self._ledger, planned.name,
                 {"event": "opened", "number": 1, "environment": {}, "protocol": {}, "inherited": []},
             )
-            self._await(_Running(assignment.trial.trial, self._course_of(assignment), config))
+            self._await(_Running(planned.name, self._course_of(planned), config))
 
     def _await(self, running: _Running) -> None:
         seconds = running.epochs_to_next * running.course.epoch_seconds

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 import vsetune
 from vsetune.cli.main import app
 from vsetune.config.plugins import load_plugin
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 
 CELL = '''
 import torch
@@ -129,18 +129,18 @@ def test_keywords_give_the_curve_of_the_study_and_the_network_of_its_best_valida
 def test_a_training_that_was_interrupted_goes_on(with_data, monkeypatch) -> None:
     keys = {"network": SMALL, "loss": "lmh", "data": DATA, "progress": False, "seed": 7, **TRAINING}
     whole = vsetune.train(**keys)
-    real, taken = Attempt.advance, []
+    real, taken = TrainingAttempt.advance, []
 
-    def interrupted(attempt: Attempt) -> Any:
+    def interrupted(attempt: TrainingAttempt) -> Any:
         if len(taken) == 2:
             raise KeyboardInterrupt
         taken.append(real(attempt))
         return taken[-1]
 
-    monkeypatch.setattr(Attempt, "advance", interrupted)
+    monkeypatch.setattr(TrainingAttempt, "advance", interrupted)
     with pytest.raises(KeyboardInterrupt):
         vsetune.train(**keys)
-    monkeypatch.setattr(Attempt, "advance", real)
+    monkeypatch.setattr(TrainingAttempt, "advance", real)
     rest = vsetune.train(**keys, resume=True)
     assert [*rest.curve["m_recall"]] == [*whole.curve["m_recall"]]
 

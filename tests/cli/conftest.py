@@ -28,7 +28,7 @@ from vsetune.records.studies import folder_of_study
 from vsetune.records.writer import StudyWriter
 from vsetune.study.kept_plugins import keep_plugins
 from vsetune.study.preparation import make_scenes, prepare_study
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +157,7 @@ def record(study: Callable[..., Path], scenes_made_once: Path) -> Callable[..., 
         (cell,) = prepared.cells
         trial = build_trial(prepared.spec, cell, cell.defaults(), trial=f"{cell.name}-c000-s{seed}", seed=seed)
         keep_plugins(prepared.plugins, prepared.folder)
-        attempt = Attempt(trial, prepared.trial_folder(trial.trial), device="cpu", threads=1)
+        attempt = TrainingAttempt(trial, prepared.trial_folder(trial.trial), device="cpu", threads=1)
         log = LogWriter(prepared.folder)
         store = StudyWriter(log)
         store.open_study(prepared.record(), resume=True)

@@ -33,7 +33,7 @@ from vsetune.records.studies import folder_of_study
 from vsetune.report.columns import COLUMNS, columns_of
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.study_records import logged_search
-from vsetune.study.trials import Assignment
+from vsetune.study.trials import PlannedTrial
 from vsetune.training.attempt_progress import Progress, summarise
 from vsetune.training.evaluation import recalls
 from vsetune.training.executions import Execution
@@ -84,8 +84,8 @@ def _trained(study: StudySpec, logs: Logs) -> list[Training]:
     ledger = StudyLedger(study, cells_of(study), writer, search)
     ledger.recover()
     protocol = {"dataset": "scenes", "images": IMAGES, "captions": CAPTIONS}
-    while isinstance(assignment := ledger.next(), Assignment):
-        training = _made_up(assignment, random.Random(assignment.trial.trial))
+    while isinstance(planned := ledger.next(), PlannedTrial):
+        training = _made_up(planned, random.Random(planned.name))
         ledger.open_attempt(training.trial, number=1, environment={}, protocol=protocol, inherited=[])
         progress = Progress()
         for place, (epoch, ranks) in enumerate(training.validations, 1):
@@ -106,9 +106,9 @@ def _trained(study: StudySpec, logs: Logs) -> list[Training]:
     return found
 
 
-def _made_up(assignment: Assignment, numbers: random.Random) -> Training:
+def _made_up(planned: PlannedTrial, numbers: random.Random) -> Training:
     """A training whose ranks fall: soon or late, far or less far, by its loss, its learning rate and its seed."""
-    trial = assignment.trial
+    trial = planned.spec
     _, loss, *repeat = trial.cell.split(".")
     missed = abs(math.log10(trial.training.learning_rate) + 2)
     end = SCALES[loss] * (1 + missed / 3) * math.exp(numbers.gauss(0, 0.08))
@@ -122,8 +122,8 @@ def _made_up(assignment: Assignment, numbers: random.Random) -> Training:
 
     return Training(
         trial=trial.trial, loss=loss, repeat=int(repeat[0].removeprefix("r")) if repeat else 1,
-        configuration=assignment.number, settings=dict(assignment.configuration), seed=trial.seed,
-        is_search=assignment.phase == "search",
+        configuration=planned.number, settings=dict(planned.configuration), seed=trial.seed,
+        is_search=planned.phase == "search",
         validations=[(place / 2, ranks(place / 2)) for place in range(1, 2 * EPOCHS + 1)], test=ranks(EPOCHS),
         train_seconds=numbers.uniform(30, 50), validation_seconds=numbers.uniform(3, 5),
     )

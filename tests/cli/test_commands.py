@@ -15,7 +15,7 @@ from vsetune.cli.quickstart import STUDY_FILE
 from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.study.cells import resolve_cells
 from vsetune.study.study_file import load_study
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -121,16 +121,16 @@ def test_the_schema_is_json(vsetune) -> None:
 def test_ctrl_c_exits_130_and_the_same_command_goes_on(vsetune, study, monkeypatch) -> None:
     path = str(study(training={"epochs": 3, "batch_size": 40, "learning_rate": 1e-3}))
     validated = []
-    validate = Attempt._validate
+    validate = TrainingAttempt._validate
 
-    def stop_in_the_second_epoch(attempt: Attempt) -> Any:
+    def stop_in_the_second_epoch(attempt: TrainingAttempt) -> Any:
         if validated:
             raise KeyboardInterrupt
         validated.append(validate(attempt))
         return validated[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(Attempt, "_validate", stop_in_the_second_epoch)
+        patch.setattr(TrainingAttempt, "_validate", stop_in_the_second_epoch)
         said = vsetune("train", path)
     assert said.code == 130
     assert said.lines[-1].startswith("interrupted; ")

@@ -15,7 +15,7 @@ from vsetune.records.events import AttemptStart, ValidationPoint
 from vsetune.records.studies import Studies
 from vsetune.study.preparation import prepare_study
 from vsetune.study.study_file import load_study
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 
 __all__ = ["logs"]
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow warns about itself
@@ -122,7 +122,7 @@ def test_a_repeated_run_has_the_same_curve(vsetune, record, tmp_path) -> None:
     prepared = prepare_study(file, Console(file=io.StringIO()))
     (cell,) = prepared.cells
     trial = build_trial(prepared.spec, cell, {}, trial=f"{cell.name}-again", seed=prepared.spec.seeds[0])
-    attempt = Attempt(trial, tmp_path / "again", device="cpu", threads=1)
+    attempt = TrainingAttempt(trial, tmp_path / "again", device="cpu", threads=1)
     curve = []
     while not attempt.is_finished:
         point = attempt.advance()

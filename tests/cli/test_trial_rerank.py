@@ -25,7 +25,7 @@ from vsetune.records.studies import Studies
 from vsetune.study.first_stages import STAGES_FOLDER, StageSearch, kept_stage, plugins_of_stage, with_first_stage
 from vsetune.study.kept_plugins import keep_plugins
 from vsetune.study.preparation import PreparedStudy, prepare_study
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 
 __all__ = ["bucket"]
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow and boto3 warn about themselves
@@ -88,7 +88,7 @@ def trained(prepared: PreparedStudy) -> dict[str, float]:
     (cell,) = prepared.cells
     trial = build_trial(prepared.spec, cell, cell.defaults(), trial=f"{cell.name}-c000-s0", seed=0)
     folder = prepared.trial_folder(trial.trial)
-    attempt = Attempt(trial, folder, device="cpu", threads=1, first_stage=kept_stage(trial, folder))
+    attempt = TrainingAttempt(trial, folder, device="cpu", threads=1, first_stage=kept_stage(trial, folder))
     while not attempt.is_finished:
         attempt.advance()
     return attempt.finish()

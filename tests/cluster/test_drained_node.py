@@ -18,9 +18,8 @@ import yaml
 from ray_heads import end_all, environment_of, ray_command, running_head
 from short_folders import place
 
-from vsetune.records.events import AttemptRecord
 from vsetune.records.log import LOG_FILE, lines_of
-from vsetune.records.study_history import StudyHistory
+from vsetune.records.state import Attempt, StudyState
 
 __all__ = ["place"]
 
@@ -64,12 +63,12 @@ def run(*words: str, environment: Mapping[str, str]) -> str:
     return done.stdout
 
 
-def attempts(home: Path) -> list[AttemptRecord]:
+def attempts(home: Path) -> list[Attempt]:
     """None before the study is there."""
-    history = StudyHistory()
+    state = StudyState()
     for line in lines_of(home / "runs" / "drained" / LOG_FILE):
-        history.read(line)
-    return history.attempts()
+        state.read(line)
+    return list(state.attempts.values())
 
 
 def curves(home: Path) -> dict[str, tuple[tuple[float, float], ...]]:
@@ -110,7 +109,7 @@ def test_a_trial_leaves_a_drained_node_with_all_that_it_has_trained(place: Path)
     assert second.summary["wasted_epochs"] == 0.0, "it left in the middle of a window, and lost none of its steps"
 
 
-def _moved(attempt: AttemptRecord, place: Path) -> bool:
+def _moved(attempt: Attempt, place: Path) -> bool:
     """An attempt of the trial that was on the drained node."""
     trials = [each.start.trial for each in attempts(place / "home")]
     return trials.count(attempt.start.trial) == 2

@@ -14,7 +14,7 @@ from vsetune.data.batches.batch import Batch
 from vsetune.nightly.first_steps import first_steps, rounds, take_first_steps
 from vsetune.nightly.night import STEP_TIME, STEP_WALL_TIME
 from vsetune.study.preparation import PreparedStudy, prepare_spec
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 from vsetune.training.calibration import Calibration
 from vsetune.training.step import Learner, StepResult
 
@@ -43,7 +43,7 @@ def test_they_are_those_of_an_attempt_with_this_seed_also_through_a_phase_that_b
         return result
 
     monkeypatch.setattr(Learner, "step", noted)
-    attempt = Attempt(trial, tmp_path, device="cpu", threads=1)
+    attempt = TrainingAttempt(trial, tmp_path, device="cpu", threads=1)
     while not attempt.is_finished:
         attempt.advance()
     own = list(seen)
@@ -98,7 +98,7 @@ def test_the_fastest_round_of_a_cell_counts(prepared: PreparedStudy, monkeypatch
 
 def test_recalls_after_the_first_steps_are_those_of_a_validation(prepared: PreparedStudy, tmp_path: Path) -> None:
     trial = build_trial(prepared.spec, prepared.cells[0], {}, trial="first-steps", seed=3)
-    point = Attempt(trial, tmp_path, device="cpu", threads=1).advance()  # of two steps, then a validation
+    point = TrainingAttempt(trial, tmp_path, device="cpu", threads=1).advance()  # of two steps, then a validation
     found = first_steps(trial, 2)["recalls"]
     assert found == {name: point.metrics[name] for name in found if name != "m_recall"} | {"m_recall": point.m_recall}
     assert first_steps(trial, 0, timed=4)["recalls"] == {}

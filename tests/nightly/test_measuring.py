@@ -9,7 +9,8 @@ from written_fields import as_written
 
 from vsetune.nightly.measuring import cell_nights, conditions_of, unmeasured
 from vsetune.nightly.night import BY_NAME
-from vsetune.records.events import AttemptRecord, AttemptStart, AttemptStatus
+from vsetune.records.events import AttemptStart, AttemptStatus
+from vsetune.records.state import Attempt
 
 TAKEN = {"vsepp.lmh": {"step_time": 1.5, "step_wall_time": 2.0}}
 SUMMARY = {
@@ -22,15 +23,15 @@ CURVE = ((0.5, 10.0), (1.0, 30.0), (2.0, 20.0))
 def attempt(
     trial: str = "a", cell: str = "vsepp.lmh", number: int = 1, status: AttemptStatus = "finished",
     curve: Any = CURVE, error: str | None = None, environment: Any = None, **summary: float,
-) -> AttemptRecord:
+) -> Attempt:
     start = AttemptStart(
         "s", trial, cell, "vsepp", "lmh", number, 0, "search", {}, {}, environment or {"threads": "1"},
         {"data_fingerprint": "abc", "tie_rule": "pessimistic", "batch_size": 40},
     )
-    return as_written(AttemptRecord(trial, start, status, tuple(curve), SUMMARY | summary, error))
+    return as_written(Attempt(trial, start, status, tuple(curve), SUMMARY | summary, error))
 
 
-def measured(*attempts: AttemptRecord, seeds: int = 1, target: float = 25.0) -> Any:
+def measured(*attempts: Attempt, seeds: int = 1, target: float = 25.0) -> Any:
     return cell_nights(attempts, ["vsepp.lmh"], seeds=seeds, target=target, first=TAKEN)["vsepp.lmh"]
 
 

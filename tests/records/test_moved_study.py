@@ -46,7 +46,7 @@ def test_attempts_numbers_search_and_files_of_a_moved_study_equal_those_of_the_o
     assert [line.event() for line in moved[1:]] == [line.event() for line in lines[1:]]
     for kept in (WEIGHTS, PAGE, "leaderboard.html", "study.yaml"):
         assert (there / kept).read_bytes() == (here / kept).read_bytes()
-    assert Studies().state("nightly").status == "finished"
+    assert Studies().status("nightly") == "finished"
 
 
 def test_where_the_sender_exported_to_is_forgotten_and_all_else_of_its_settings_stays(file: Path, at: Moves) -> None:

@@ -104,10 +104,10 @@ def test_the_state_says_whether_a_driver_lives_and_how_it_left(
     study = written()
     study.open_study(RECORD, resume=False)
     study.settle()
-    assert read(monkeypatch, tmp_path).state("tiny").status == "killed"
+    assert read(monkeypatch, tmp_path).status("tiny") == "killed"
     study.finish_study("failed")
     study.settle()
-    assert read(monkeypatch, tmp_path).state("tiny").status == "failed"
+    assert read(monkeypatch, tmp_path).status("tiny") == "failed"
 
 
 def test_a_study_whose_lock_is_held_is_running(written: Callable[[], StudyWriter]) -> None:
@@ -115,7 +115,7 @@ def test_a_study_whose_lock_is_held_is_running(written: Callable[[], StudyWriter
     if remote_place(home()) is not None:
         pytest.skip("with a remote home the lease tells, see test_lease.py")
     with take_lock(folder_of_study("tiny") / "lock", wait_s=0):
-        assert Studies().state("tiny").status == "running"
+        assert Studies().status("tiny") == "running"
 
 
 def test_a_request_to_stop_is_read_wherever_the_driver_runs(
@@ -166,7 +166,7 @@ def test_what_is_not_there_is_told_with_what_is(
 def test_a_log_of_a_newer_version_is_refused(written: Callable[[], StudyWriter]) -> None:
     study = written()
     with refused("VSE-R002", by=StorageError, got=9, known=1):
-        study.history.add(Opened(OPENED.record, 1.0, format=9))
+        study.state.add(Opened(OPENED.record, 1.0, format=9))
 
 
 def test_an_empty_home_has_no_studies() -> None:

@@ -7,19 +7,20 @@ import pytest
 from board_attempts import BASELINE, NEW, reaching
 from written_fields import as_written
 
-from vsetune.records.events import AttemptRecord, AttemptStart, attempt_id
+from vsetune.records.events import AttemptStart, attempt_id
+from vsetune.records.state import Attempt
 from vsetune.report.building import build
 from vsetune.report.many_studies import StudyAttempts
 
 
 @pytest.fixture(scope="session")
-def attempt() -> Callable[..., AttemptRecord]:
+def attempt() -> Callable[..., Attempt]:
     def make(
         loss: str = "lmh", recalls: Sequence[float] = BASELINE, *, gap: float = 0.5, configuration: int = 0,
         seed: int = 0, number: int = 1, phase: str = "search", status: str = "finished", network: str = "vsepp",
         dataset: str = "scenes", summary: dict[str, float] | None = None,
         usd_per_hour: float | None = None, repeat: int = 1, error: str | None = None, **protocol: object,
-    ) -> AttemptRecord:
+    ) -> Attempt:
         curve = tuple((gap * (index + 1), float(recall)) for index, recall in enumerate(recalls))
         epochs = curve[-1][0] if curve else 0.0
         cell = f"{network}.{loss}" if repeat == 1 else f"{network}.{loss}.r{repeat}"
@@ -32,13 +33,13 @@ def attempt() -> Callable[..., AttemptRecord]:
             protocol={"images": 400, "validate_every_steps": 50, **protocol},
         )
         numbers = {"train_seconds": 20 * epochs, "device_seconds": 30 * epochs} if summary is None else summary
-        return as_written(AttemptRecord(attempt_id(start), start, status, curve, numbers, error))
+        return as_written(Attempt(attempt_id(start), start, status, curve, numbers, error))
 
     return make
 
 
 @pytest.fixture
-def pair(attempt) -> list[AttemptRecord]:
+def pair(attempt) -> list[Attempt]:
     return [attempt("lmh"), attempt("lseh", NEW)]
 
 
@@ -47,10 +48,10 @@ def several(attempt) -> list[StudyAttempts]:
     """Two studies of one data set under different batch sizes, a third with a loss for each of them and one for none,
     one of another data set, and one without attempts."""
 
-    def study(name: str, *attempts: AttemptRecord) -> StudyAttempts:
+    def study(name: str, *attempts: Attempt) -> StudyAttempts:
         return StudyAttempts(name, "lmh", [replace(each, start=replace(each.start, study=name)) for each in attempts])
 
-    def seeds(loss: str, recalls: Sequence[float], **about: object) -> list[AttemptRecord]:
+    def seeds(loss: str, recalls: Sequence[float], **about: object) -> list[Attempt]:
         return [
             attempt(loss, [recall + seed / 10 for recall in recalls], seed=seed, phase="confirm", **about)
             for seed in (1, 2)
@@ -66,7 +67,7 @@ def several(attempt) -> list[StudyAttempts]:
     ]
 
 
-def _decided(attempt) -> list[AttemptRecord]:
+def _decided(attempt) -> list[Attempt]:
     """Nine seeds: one loss is higher and sooner, one lower, one cannot be told, one sometimes never gets there, one was
     searched, one has two seeds, and one does not compare. Numbers over a thousand and below zero are among them."""
     base = {"heights": (60.0, 60.3, 60.1, 60.5, 60.2, 60.4, 60.1, 60.3, 60.2), "epochs": (8, 9, 8, 10, 9, 8, 9, 8, 9)}

@@ -4,10 +4,11 @@ from refusals import refused
 
 from vsetune.errors import UsageError
 from vsetune.metrics.seed_statistics import Epochs
+from vsetune.records.state import trials_of
 from vsetune.report.board_notes import notes
 from vsetune.report.building import build
 from vsetune.report.pareto_front import pareto_front
-from vsetune.report.selection import cost_of, trials_of, winner_of
+from vsetune.report.selection import cost_of, winner_of
 from vsetune.report.wording import difference_of
 
 

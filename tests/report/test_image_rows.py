@@ -10,7 +10,7 @@ import pytest
 from refusals import fits
 
 from vsetune.metrics.image_intervals import ImageHits, interval_with_images
-from vsetune.records.events import AttemptRecord
+from vsetune.records.state import Attempt
 from vsetune.report.building import build
 from vsetune.report.image_rows import needs_hits, with_images
 from vsetune.report.rows import Row
@@ -26,9 +26,9 @@ def made(rng: np.random.Generator) -> ImageHits:
 class Seeds:
     """Attempts whose best M-Recall is that of made-up hits."""
 
-    def __init__(self, attempt: Callable[..., AttemptRecord]) -> None:
+    def __init__(self, attempt: Callable[..., Attempt]) -> None:
         self.attempt, self.rng = attempt, np.random.default_rng(0)
-        self.attempts: list[AttemptRecord] = []
+        self.attempts: list[Attempt] = []
         self.hits: dict[str, ImageHits] = {}
 
     def add(self, loss: str, seed: int, *, diverged: bool = False, **about: object) -> None:

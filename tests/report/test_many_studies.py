@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 from board_attempts import NEW
 
-from vsetune.records.events import AttemptRecord
+from vsetune.records.state import Attempt
 from vsetune.report.board_notes import notes
 from vsetune.report.building import build
 from vsetune.report.many_studies import StudyAttempts, build_many
 
 
 def study(
-    name: str, attempts: Sequence[AttemptRecord], baseline: str = "lmh", *, revision: str = "r1", **resolved: object
+    name: str, attempts: Sequence[Attempt], baseline: str = "lmh", *, revision: str = "r1", **resolved: object
 ) -> StudyAttempts:
     return StudyAttempts(name, baseline, [
         replace(each, start=replace(

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from vsetune.records.events import AttemptRecord
+from vsetune.records.state import Attempt
 from vsetune.report.board_notes import notes
 from vsetune.report.building import build
 from vsetune.report.export import to_csv
 from vsetune.report.search_budgets import SearchBudget, recorded_budget
 
-Make = Callable[..., AttemptRecord]
+Make = Callable[..., Attempt]
 
 
-def given(attempts: Sequence[AttemptRecord], *, epochs: float = 8, **limits: Any) -> list[AttemptRecord]:
+def given(attempts: Sequence[Attempt], *, epochs: float = 8, **limits: Any) -> list[Attempt]:
     """The same in a study whose search may train so many epochs, 2 a trial."""
     told = recorded_budget(epochs, epochs_of_a_trial=2.0, **limits)
     return [replace(each, start=replace(each.start, environment=told)) for each in attempts]
 
 
-def trials(attempt: Make, *lengths: int, status: str = "finished") -> list[AttemptRecord]:
+def trials(attempt: Make, *lengths: int, status: str = "finished") -> list[Attempt]:
     """Of half as many epochs as they have validations."""
     return [
         attempt("lmh", [40.0 + number, *[30.0] * (length - 1)], configuration=number, status=status)

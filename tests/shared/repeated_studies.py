@@ -10,7 +10,7 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.writer import StudyWriter
 from vsetune.study.confirmations import Confirming
-from vsetune.study.trials import Assignment
+from vsetune.study.trials import PlannedTrial
 
 __all__ = ["SEARCHED", "cells_of", "study_of", "trained"]
 SEARCHED = {"training": {"learning_rate": {"low": 1e-4, "high": 1e-1, "log": True}}}
@@ -27,14 +27,14 @@ def study_of(**changes: Any) -> StudySpec:
 
 def trained(
     study: StudySpec, writer: StudyWriter, confirming: Confirming | None = None, *, is_open: bool = False
-) -> list[Assignment]:
+) -> list[PlannedTrial]:
     """The trials that a new process runs. M-Recall is the learning rate's and the seed's, so winners differ. is_open:
     the study has been opened in the log."""
     ledger = ledger_of(study, writer, is_open=is_open, confirming=confirming)
-    done: list[Assignment] = []
-    while isinstance(assignment := ledger.next(), Assignment):
-        done.append(assignment)
-        name = assignment.trial.trial
-        height = 40 + 100 * assignment.trial.training.learning_rate + assignment.trial.seed / 10
+    done: list[PlannedTrial] = []
+    while isinstance(planned := ledger.next(), PlannedTrial):
+        done.append(planned)
+        name = planned.name
+        height = 40 + 100 * planned.spec.training.learning_rate + planned.spec.seed / 10
         run_through(ledger, name, [(2, height)], epochs=2.0)
     return done

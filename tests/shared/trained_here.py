@@ -11,18 +11,18 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.networks.network_base import Network
 from vsetune.networks.network_building import build_network
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.step import Learner, StepResult
 
 CPU = torch.device("cpu")
 
 
-def open_attempt(trial: TrialSpec, folder: Path, **more: Any) -> Attempt:
-    return Attempt(trial, folder, device="cpu", threads=1, **more)
+def open_attempt(trial: TrialSpec, folder: Path, **more: Any) -> TrainingAttempt:
+    return TrainingAttempt(trial, folder, device="cpu", threads=1, **more)
 
 
-def run_through(attempt: Attempt) -> Attempt:
+def run_through(attempt: TrainingAttempt) -> TrainingAttempt:
     """The attempt, trained to its budget."""
     while not attempt.is_finished:
         attempt.advance()
@@ -30,12 +30,12 @@ def run_through(attempt: Attempt) -> Attempt:
     return attempt
 
 
-def train(trial: TrialSpec, folder: Path, **more: Any) -> Attempt:
+def train(trial: TrialSpec, folder: Path, **more: Any) -> TrainingAttempt:
     """A new attempt, trained to its budget."""
     return run_through(open_attempt(trial, folder, **more))
 
 
-def advanced_anew(trial: TrialSpec, folder: Path, **more: Any) -> Attempt:
+def advanced_anew(trial: TrialSpec, folder: Path, **more: Any) -> TrainingAttempt:
     """A trial trained to its budget, interrupted after every validation; the last of its attempts."""
     while True:
         attempt = open_attempt(trial, folder, **more)

@@ -15,7 +15,7 @@ from vsetune.study.placement import _worker_config
 from vsetune.study.preparation import PreparedStudy
 from vsetune.study.stopping import StopRequest
 from vsetune.study.trainable import AttemptTrainable, report_of
-from vsetune.study.trials import Assignment
+from vsetune.study.trials import PlannedTrial
 from vsetune.study.tune_adapter import record_report
 
 
@@ -35,12 +35,12 @@ def place_here(
     forget: Callable[[Path], None], metrics: Any, first_board: Any,
 ) -> None:
     """As `placement.place_trials`, until the ledger hands out no more."""
-    while isinstance(assignment := ledger.next(), Assignment):
-        name, cell = assignment.trial.trial, assignment.trial.cell
+    while isinstance(planned := ledger.next(), PlannedTrial):
+        name, cell = planned.name, planned.spec.cell
         network, loss = cell.split(".", 1)
         needs = prepared.spec.resources.needs_of(network, loss)
-        recorded = ledger.trials[name].number
-        worker = AttemptTrainable(_worker_config(prepared, assignment, needs, signals="none", recorded=recorded))
+        recorded = ledger.trials[name].attempts.number
+        worker = AttemptTrainable(_worker_config(prepared, planned, needs, signals="none", recorded=recorded))
         report: dict[str, Any] = {}
         while not report.get("done"):
             report = report_of(worker.step())

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from vsetune.records.events import CONSTRAINT_EXCESS, SEARCH_VALUE, AttemptRecord, AttemptStart, ValidationPoint
+from vsetune.records.events import CONSTRAINT_EXCESS, SEARCH_VALUE, AttemptStart, ValidationPoint
+from vsetune.records.state import Attempt
 
 RECALLS = frozenset(f"{way}_{name}" for way in ("i2t", "t2i") for name in ("r1", "r5", "r10", "mean", "median_rank",
                                                                           "mean_rank")) | {"rsum", "tie_share"}
@@ -44,7 +45,7 @@ ASKED_FOR = frozenset({
 """In summaries of a night, and of a study with an objective or constraints of its own."""
 OPENED = ("test_srd_", "test.", "test_eccv_", "test_cxc_")
 """Open the names that `evaluation.srd_at`, `data.tests` and `evaluation.coco` ask for."""
-Made = TypeVar("Made", ValidationPoint, AttemptStart, AttemptRecord)
+Made = TypeVar("Made", ValidationPoint, AttemptStart, Attempt)
 
 
 def as_written(made: Made) -> Made:
@@ -53,10 +54,10 @@ def as_written(made: Made) -> Made:
     return made
 
 
-def unknown_names(made: ValidationPoint | AttemptStart | AttemptRecord) -> set[str]:
+def unknown_names(made: ValidationPoint | AttemptStart | Attempt) -> set[str]:
     if isinstance(made, ValidationPoint):
         return set(made.metrics) - POINT
-    if isinstance(made, AttemptRecord):
+    if isinstance(made, Attempt):
         named = {name for name in made.summary if not name.startswith(OPENED)}
         return (named - SUMMARY - ASKED_FOR) | unknown_names(made.start)
     parts = {"resolved": RESOLVED, "environment": ENVIRONMENT | PLACED, "protocol": PROTOCOL | IF_ASKED}

@@ -26,13 +26,14 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import ValidationPoint, has_diverged
+from vsetune.records.state import trials_of
 from vsetune.records.writer import StudyWriter
-from vsetune.report.selection import cost_of, trials_of
+from vsetune.report.selection import cost_of
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.search.stopping.rules import Halving
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.study_records import logged_search
-from vsetune.study.trials import Assignment, TrialProgress
+from vsetune.study.trials import PlannedTrial
 from vsetune.study.tune_adapter import CellScheduler
 
 __all__ = ["logs"]
@@ -64,8 +65,8 @@ class Simulated:
         )
         self.spec = made
 
-    def _note(self, trial: TrialProgress) -> None:
-        self.closed.append((trial.assignment.number, trial.status, self.clock.now))
+    def _note(self, trial: PlannedTrial) -> None:
+        self.closed.append((trial.number, trial.status, self.clock.now))
 
     def run(self) -> Simulated:
         self.cluster.run()
@@ -76,12 +77,12 @@ class Simulated:
         return cost_of(trials_of(self.writer.attempts())).budget_epochs
 
 
-def noisy_course(assignment: Assignment) -> Course:
+def noisy_course(planned: PlannedTrial) -> Course:
     """A curve that depends on the configuration and its number; every fifth diverges in its second epoch."""
-    chance = generator_of(f"test/{assignment.number}")
-    height = 30 + 5000 * float(assignment.configuration["training.learning_rate"])
+    chance = generator_of(f"test/{planned.number}")
+    height = 30 + 5000 * float(planned.configuration["training.learning_rate"])
     points = [(float(epoch), height * epoch / 6 + chance.normal()) for epoch in range(1, 7)]
-    if assignment.number % 5 == 4:
+    if planned.number % 5 == 4:
         points = [*points[:1], (2.0, math.nan)]
     return Course(points, 10.0)
 
@@ -160,10 +161,10 @@ def test_what_is_asked_and_pruned_is_what_a_study_with_a_log_asks_and_prunes(log
     (cell,) = resolve_cells(found.spec, where="test")
     writer, halving = logs.opened(found.spec), Halving(grace_epochs=2, reduction_factor=3, epochs=6)
     ledger = StudyLedger(found.spec, [cell], writer, logged_search(writer, [cell], found.spec.search))
-    while isinstance(assignment := ledger.next(), Assignment):
-        name, status = assignment.trial.trial, "finished"
+    while isinstance(planned := ledger.next(), PlannedTrial):
+        name, status = planned.name, "finished"
         ledger.open_attempt(name, number=1, environment={}, protocol={}, inherited=[])
-        for step, (epoch, m_recall) in enumerate(noisy_course(assignment).points, start=1):
+        for step, (epoch, m_recall) in enumerate(noisy_course(planned).points, start=1):
             if math.isnan(m_recall):
                 status = "failed"
                 break
@@ -172,10 +173,10 @@ def test_what_is_asked_and_pruned_is_what_a_study_with_a_log_asks_and_prunes(log
                 status = "pruned"
                 break
         ledger.close(name, status, summary={})  # type: ignore[arg-type]
-    decided = [(name, trial.status, trial.assignment.configuration) for name, trial in ledger.trials.items()]
+    decided = [(name, trial.status, trial.configuration) for name, trial in ledger.trials.items()]
     assert {"finished", "pruned", "failed"} <= {status for _, status, _ in decided}
     assert decided == [
-        (name, trial.status, trial.assignment.configuration) for name, trial in found.ledger.trials.items()
+        (name, trial.status, trial.configuration) for name, trial in found.ledger.trials.items()
     ]
 
 

@@ -69,7 +69,7 @@ def test_a_study_that_is_broken_off_before_trials_run_or_after_is_not_shown_as_r
     monkeypatch.setattr(f"vsetune.study.run.{place}", broken_off)
     with pytest.raises(KeyboardInterrupt):
         run(begun, resume=True)
-    assert Studies().state("tiny").status == "killed"
+    assert Studies().status("tiny") == "killed"
 
 
 def test_a_study_that_was_begun_and_whose_cluster_cannot_be_reached_is_not_shown_as_running(
@@ -78,7 +78,7 @@ def test_a_study_that_was_begun_and_whose_cluster_cannot_be_reached_is_not_shown
     monkeypatch.setattr("vsetune.study.run.ray_cluster", unreachable)
     with pytest.raises(UsageError, match="cannot reach it"):
         run(begun, resume=True)
-    assert Studies().state("tiny").status == "killed"
+    assert Studies().status("tiny") == "killed"
     assert (Path(os.environ["VSETUNE_HOME"]) / "runs" / "tiny" / "study.log").exists()
 
 
@@ -86,7 +86,7 @@ def test_a_request_to_stop_is_heard_while_ray_starts(begun: Path, monkeypatch: p
     states, heard = Studies(), []
 
     def starting(address: str | None, stop: StopRequest, **_: object) -> None:
-        assert states.state("tiny").status == "running"
+        assert states.status("tiny") == "running"
         states.ask_to_stop("tiny", "now by somebody")
         for _look in range(3000):
             if stop.is_requested:

@@ -25,7 +25,7 @@ from vsetune.records.studies import Studies
 from vsetune.report.building import build
 from vsetune.study.preparation import PreparedStudy, prepare_study
 from vsetune.study.run import run_study
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 
 pytestmark = pytest.mark.filterwarnings("default")  # Ray and MLflow warn about themselves
 
@@ -81,10 +81,10 @@ def test_a_training_with_both_goes_on_bit_for_bit_after_an_interruption(tmp_path
 
     def trained(folder: Path, attempts: int) -> Any:
         for _ in range(attempts):
-            attempt = Attempt(trial, folder, device="cpu", threads=1)
+            attempt = TrainingAttempt(trial, folder, device="cpu", threads=1)
             attempt.advance()
             attempt.close()
-        attempt = Attempt(trial, folder, device="cpu", threads=1)
+        attempt = TrainingAttempt(trial, folder, device="cpu", threads=1)
         while not attempt.is_finished:
             attempt.advance()
         return attempt

@@ -15,13 +15,14 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
+from vsetune.records.state import trials_of
 from vsetune.records.writer import StudyWriter
 from vsetune.report.building import build
-from vsetune.report.selection import trials_of, winner_of
+from vsetune.report.selection import winner_of
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.study_records import logged_search
 from vsetune.study.trainable import as_result
-from vsetune.study.trials import Assignment
+from vsetune.study.trials import PlannedTrial
 from vsetune.study.tune_adapter import CellScheduler, record_report
 
 
@@ -54,11 +55,11 @@ class Study:
         ).run()
         return ledger
 
-    def course(self, assignment: Assignment) -> Course:
+    def course(self, planned: PlannedTrial) -> Course:
         """The baseline ends at 40, and 1 lower with every number; lseh is there the sooner the lower its number, but 0
         never is."""
-        self.started.append(assignment.trial.trial)
-        number, is_baseline = assignment.number, assignment.trial.cell == "vsepp.lmh"
+        self.started.append(planned.name)
+        number, is_baseline = planned.number, planned.spec.cell == "vsepp.lmh"
         last = 40.0 - number if is_baseline else 39.0 if number == 0 else 60.0 - 8 * number
         return Course([(float(epoch), last * epoch / 6) for epoch in range(1, 7)], 1.0)
 
@@ -72,9 +73,9 @@ def test_the_baseline_is_searched_first_and_what_reaches_its_best_stops_and_make
     soon = ledger.trials["vsepp.lseh-c001-s0"]
     assert (soon.status, soon.epoch) == ("finished", 5.0)  # 52 at the end: 43.3 at 5, the straight line says 4.62
     assert soon.error == "target reached: 43.33 at epoch 5, target 40.00"
-    assert soon.attempts()[-1].summary["search_value"] == pytest.approx(-6 * 40 / 52)
+    assert soon.attempts[-1].summary["search_value"] == pytest.approx(-6 * 40 / 52)
     never = ledger.trials["vsepp.lseh-c000-s0"]
-    assert never.attempts()[-1].summary["search_value"] == pytest.approx(-6 * (1 + 1 / 40))
+    assert never.attempts[-1].summary["search_value"] == pytest.approx(-6 * (1 + 1 / 40))
 
 
 def test_the_winner_is_the_soonest_and_its_row_says_that_it_was_cut_short() -> None:
@@ -97,7 +98,7 @@ def test_a_new_process_finds_the_target_again_and_nothing_left_to_do() -> None:
 def test_epochs_saved_by_stopping_at_the_target_go_to_further_trials() -> None:
     study = Study(objective="epochs_to_target", target=6.0)
     ledger = study.run()
-    epochs = [trial.epoch for trial in ledger.trials.values() if trial.assignment.trial.cell == "vsepp.lseh"]
+    epochs = [trial.epoch for trial in ledger.trials.values() if trial.spec.cell == "vsepp.lseh"]
     assert epochs[:4] == [1.0] * 4
     assert len(epochs) > 3
     assert sum(epochs) == pytest.approx(3 * 6, abs=3)
@@ -107,7 +108,7 @@ def test_a_trial_that_breaks_a_constraint_is_never_the_winner() -> None:
     study = Study(constraints={"seconds_per_epoch": 2.0})
     ledger = study.ledger()
     for slow in (3.0, 1.0):
-        name = ledger.next().trial.trial
+        name = ledger.next().name
         run_through(ledger, name, [(6, 10 * slow)], seconds_per_epoch=slow)
     first, second = study.writer.attempts()
     assert first.summary["constraint_excess"] == 0.5
@@ -124,14 +125,14 @@ def test_what_a_stopped_trial_that_breaks_a_constraint_leaves_over_goes_to_other
         study.spec.scheduler, epochs={"vsepp.lmh": 6.0}, constraints=study.spec.search.constraints
     )
     for seconds in (3.0, 3.0, 1.0, 1.0):
-        assignment = ledger.next()
-        while assignment.trial.cell != "vsepp.lmh":  # the other cell's are left running
-            assignment = ledger.next()
-        name, epoch = assignment.trial.trial, 1.0 if seconds > 2 else 6.0
+        planned = ledger.next()
+        while planned.spec.cell != "vsepp.lmh":  # the other cell's are left running
+            planned = ledger.next()
+        name, epoch = planned.name, 1.0 if seconds > 2 else 6.0
         begin(ledger, name)
         summary = {"epochs": epoch, "seconds_per_epoch": seconds}
         heard = {"event": "point", "point": {"epoch": epoch, "m_recall": 50.0 * seconds}, "summary": summary}
-        config = {"trial": assignment.trial.to_plain(), "phase": "search"}
+        config = {"trial": planned.spec.to_plain(), "phase": "search"}
         is_stopped = scheduler.on_trial_result(None, SimpleNamespace(config=config), as_result(heard)) == "STOP"
         assert is_stopped == (seconds > 2)
         report = {"event": "point", "point": asdict(point(epoch, 20.0 * seconds)), "done": True,

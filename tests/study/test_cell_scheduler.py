@@ -9,10 +9,10 @@ from typing import Any, cast
 from ray import cloudpickle
 
 from vsetune.config.study.study_spec import ConstraintSpec, SchedulerSpec
+from vsetune.records.state import Trial
 from vsetune.search.stopping.rules import Halving
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trainable import as_result
-from vsetune.study.trials import Assignment, TrialProgress
 from vsetune.study.tune_adapter import CellScheduler
 
 
@@ -73,9 +73,8 @@ def resumed_with(*trials: list[list[tuple[float, float]]]) -> CellScheduler:
     """In a new driver. trials: of each the curves of its attempts."""
     known: dict[str, Any] = {}
     for n, curves in enumerate(trials):
-        assignment = SimpleNamespace(phase="search", trial=SimpleNamespace(cell="a"))
-        attempts: list[Any] = [SimpleNamespace(curve=curve, status="killed", error=None) for curve in curves]
-        known[f"t{n}"] = TrialProgress.recorded(cast(Assignment, assignment), attempts)
+        attempts: list[Any] = [SimpleNamespace(curve=curve) for curve in curves]
+        known[f"t{n}"] = SimpleNamespace(phase="search", cell="a", attempts=Trial(attempts))
     found = scheduler()
     found.replay(cast(StudyLedger, SimpleNamespace(trials=known)))
     return found

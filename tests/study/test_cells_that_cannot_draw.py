@@ -49,14 +49,14 @@ class Cells:
     def run(self, ledger: StudyLedger, *, most: int = 99) -> list[str]:
         """Names of the trials in the order in which they were handed out, each finished before the next."""
         names: list[str] = []
-        while len(names) < most and not isinstance(assignment := ledger.next(), str):
-            names.append(assignment.trial.trial)
+        while len(names) < most and not isinstance(planned := ledger.next(), str):
+            names.append(planned.name)
             run_through(ledger, names[-1], [(2, 40.0)])
         return names
 
 
 def statuses(ledger: StudyLedger, cell: str) -> list[str]:
-    return [trial.status for trial in ledger.trials.values() if trial.assignment.trial.cell == cell]
+    return [trial.status for trial in ledger.trials.values() if trial.spec.cell == cell]
 
 
 @pytest.mark.parametrize("takes_defaults", [True, False])
@@ -71,9 +71,9 @@ def test_the_other_cells_run_to_their_end_and_the_cell_has_one_failed_trial_that
     assert sum(name.startswith("vsepp.lseh-") for name in names) == (2 if takes_defaults else 0)
     (failed,) = (trial for trial in ledger.trials.values() if trial.status == "failed")
     assert not ledger.has_work()
-    assert failed.assignment.trial.cell == "vsepp.lseh"
-    assert failed.assignment.trial.trial.startswith("vsepp.lseh-refused")  # no configuration has that name
-    assert failed.assignment.trial.seed == 7  # that of the search
+    assert failed.spec.cell == "vsepp.lseh"
+    assert failed.name.startswith("vsepp.lseh-refused")  # no configuration has that name
+    assert failed.spec.seed == 7  # that of the search
     error = failed.error or ""
     assert "\n" not in error
     assert error.startswith("no valid configuration for cell vsepp.lseh: 100 draws in a row were refused, the last (")
@@ -127,7 +127,7 @@ def test_a_driver_that_died_before_the_failed_trial_was_recorded_records_it_when
     made.run(made.ledger())
     expected = made.writer.attempts()
     for keeps_start in (False, True):
-        drawn, made.writer = made.writer.history.draws, begun(StudyWriter(), made.study)
+        drawn, made.writer = made.writer.state.draws, begun(StudyWriter(), made.study)
         for each in drawn:
             made.writer.draw(each)
         for attempt in expected:

@@ -13,7 +13,7 @@ from vsetune.report.board_notes import notes
 from vsetune.report.building import build
 from vsetune.study.confirmations import Confirming
 from vsetune.study.ledger import StudyLedger
-from vsetune.study.trials import Assignment
+from vsetune.study.trials import PlannedTrial
 
 REACHED = {"vsepp.lmh-c000": 40.0, "vsepp.lmh-c001": 45.0, "vsepp.lmh-c002": 44.0}
 
@@ -31,8 +31,8 @@ class Driver:
 
     def train(self, ledger: StudyLedger, most: int = 100) -> list[str]:
         names: list[str] = []
-        while len(names) < most and isinstance(assignment := ledger.next(), Assignment):
-            name, seed = assignment.trial.trial, assignment.trial.seed
+        while len(names) < most and isinstance(planned := ledger.next(), PlannedTrial):
+            name, seed = planned.name, planned.spec.seed
             names.append(name)
             height = self.reached.get(name.rpartition("-")[0], 30.0) + seed / 10
             run_through(ledger, name, [(1, height - 1), (2, height)], epochs=2.0)

@@ -25,7 +25,7 @@ from vsetune.study.stopping import StopRequest
 from vsetune.study.study_metrics import StudyMetrics
 from vsetune.study.study_records import logged_search
 from vsetune.study.trainable import as_result
-from vsetune.study.trials import Assignment
+from vsetune.study.trials import PlannedTrial
 from vsetune.study.tune_adapter import CellScheduler, RecordingCallback
 
 VALIDATIONS, MOST_KB = 20, 31
@@ -56,10 +56,10 @@ class Driver:
 
     def placed(self) -> Any:
         """The next trial, as Tune has it."""
-        assignment = self.ledger.next()
-        assert isinstance(assignment, Assignment)
+        planned = self.ledger.next()
+        assert isinstance(planned, PlannedTrial)
         trial = SimpleNamespace(config={
-            "trial": assignment.trial.to_plain(), "phase": "search", "folder": f"trials/{assignment.trial.trial}",
+            "trial": planned.spec.to_plain(), "phase": "search", "folder": f"trials/{planned.name}",
         })
         self.callback.on_trial_start(0, [], trial)
         return trial

@@ -20,8 +20,9 @@ from vsetune.cli.leaderboard_output import export
 from vsetune.cli.tracking import export as export_study
 from vsetune.cli.tracking import import_ as import_study
 from vsetune.errors import UsageError
-from vsetune.records.events import SYSTEM, AttemptRecord, Drawn, Event
+from vsetune.records.events import SYSTEM, Drawn, Event
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
+from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies
 from vsetune.report.board_sentences import headline
 from vsetune.report.building import build
@@ -40,7 +41,7 @@ class Finished(NamedTuple):
     shown: str
 
 
-def attempts() -> list[AttemptRecord]:
+def attempts() -> list[Attempt]:
     return Studies().attempts("tiny")
 
 
@@ -121,7 +122,7 @@ def test_a_study_that_has_finished_stays_so_when_its_confirming_cannot_reach_a_c
     monkeypatch.setattr("vsetune.study.run.ray_cluster", unreachable)
     with pytest.raises(UsageError, match="cannot reach it"):
         run(finished.file, resume=True, confirming=Confirming(2, contenders=True))
-    assert Studies().state("tiny").status == "finished"
+    assert Studies().status("tiny") == "finished"
 
 
 def _other(event: Event) -> Event:
@@ -156,7 +157,7 @@ def test_a_study_whose_trials_all_failed_is_recorded_as_failed(
     file = write_study(tmp_path, **ONE_TRIAL, training=training)
     outcome, _ = run(file)
     assert (dict(outcome.counts), outcome.ending) == ({"failed": 1}, "failed")
-    assert Studies().state("tiny").status == "failed"
+    assert Studies().status("tiny") == "failed"
     client = MlflowClient(mlflow_here)
     experiment = client.get_experiment_by_name("tiny")
     assert experiment is not None
@@ -165,7 +166,7 @@ def test_a_study_whose_trials_all_failed_is_recorded_as_failed(
     assert outcome.board is not None
     assert headline(outcome.board) == ["vsepp on scenes: no result, every trial failed."]
     run(file, resume=True)
-    assert Studies().state("tiny").status == "failed"
+    assert Studies().status("tiny") == "failed"
 
 
 def test_use_of_the_machine_is_drawn_by_mlflow_and_by_no_board(finished: Finished) -> None:

@@ -14,7 +14,7 @@ from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
 from vsetune.report.building import build
 from vsetune.report.rows import Row
-from vsetune.study.trials import Assignment
+from vsetune.study.trials import PlannedTrial
 
 WHOLE, GIVEN, WORKERS = 12.0, 40.0, 5
 FATES = {  # of the trials of a cell: how many in a hundred are stopped, fail; stopped ones until which epoch
@@ -45,8 +45,8 @@ class Cluster:
     def run(self) -> None:
         while self.ledger.has_work():
             answer = self.ledger.next() if len(self.running) < WORKERS else "wait"
-            if isinstance(answer, Assignment):
-                self.open(answer.trial.trial, answer.trial.loss.name)
+            if isinstance(answer, PlannedTrial):
+                self.open(answer.name, answer.spec.loss.name)
             elif self.running:
                 self.advance(self.chance.choice(self.running))
             elif answer == "done":  # trials were left open
@@ -59,7 +59,8 @@ class Cluster:
         progress = self.ledger.trials[name]
         points = [point(epoch) for epoch, _ in progress.curve]
         self.ledger.open_attempt(
-            name, number=progress.number + 1, environment={}, protocol={"validate_every_steps": 1}, inherited=points
+            name, number=progress.attempts.number + 1, environment={}, protocol={"validate_every_steps": 1},
+            inherited=points,
         )
         self.running.append(name)
         stopped, failed, latest = FATES[loss]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -20,7 +20,7 @@ from vsetune.study.confirmations import Confirming, confirmations_of
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.study_records import logged_search
 from vsetune.study.study_tally import TrialState
-from vsetune.study.trials import Assignment, Requeued
+from vsetune.study.trials import PlannedTrial, Requeued
 
 CONFIRMING = Confirming(2, contenders=True)
 
@@ -70,35 +70,36 @@ class History:
 
     def ask(self) -> None:
         expected, answer = self.plain_answer(), self.ledger.next()
-        found = answer if isinstance(answer, str) else answer.trial.trial
+        found = answer if isinstance(answer, str) else answer.name
         if isinstance(expected, Cell):
-            assert isinstance(answer, Assignment)
-            assert (answer.trial.cell, answer.phase) == (expected.name, "search")
+            assert isinstance(answer, PlannedTrial)
+            assert (answer.spec.cell, answer.phase) == (expected.name, "search")
         else:
             assert found == expected
         self.happened.add(answer if isinstance(answer, str) else answer.phase)
         if found in self.in_line:
             self.in_line.remove(found)
             self.happened.add("went on")
-        if isinstance(answer, Assignment):
+        if isinstance(answer, PlannedTrial):
             self.open(found)
 
     def open(self, name: str) -> None:
-        progress = self.ledger.trials[name]
-        points = [point(epoch, m_recall) for epoch, m_recall in progress.curve]
-        self.ledger.open_attempt(name, number=progress.number + 1, environment={}, protocol={}, inherited=points)
+        planned = self.ledger.trials[name]
+        points, number = [point(epoch, m_recall) for epoch, m_recall in planned.curve], planned.attempts.number + 1
+        self.ledger.open_attempt(name, number=number, environment={}, protocol={}, inherited=points)
 
     def report(self, name: str) -> None:
         epoch = self.ledger.trials[name].epoch + self.chance.choice((0.1, 0.3, 0.7))
         seconds = {"device_seconds": 8 * epoch}
-        self.ledger.record_point(name, point(epoch, self.chance.uniform(20, 60)), summary=seconds)
+        measured = replace(point(epoch, self.chance.uniform(20, 60)), metrics=seconds)
+        self.ledger.record_point(name, measured, summary=seconds)
 
     def end(self, name: str) -> None:
         status, error = self.chance.choice((
             ("finished", None), ("finished", None), ("finished", f"{TARGET_REACHED}: 50"), ("pruned", "patience"),
             ("pruned", "patience"), ("failed", "not finite"),
         ))
-        self.ledger.close(name, status, summary={**self.ledger.trials[name].summary}, error=error)  # type: ignore[arg-type]
+        self.ledger.close(name, status, summary={**self.ledger.trials[name].totals}, error=error)  # type: ignore[arg-type]
         self.happened.add(status)
 
     def interrupt(self, name: str) -> None:
@@ -129,9 +130,9 @@ class History:
             return min(untried, key=lambda cell: counts.budget(cell).committed)
         for cell in self.cells:
             if (searched := counts.searched(cell)) is not None:
-                for assignment in confirmations_of(self.study, cell, searched, CONFIRMING):
-                    if assignment.trial.trial not in trials and assignment.trial.trial not in self.was_over:
-                        return assignment.trial.trial
+                for planned in confirmations_of(self.study, cell, searched, CONFIRMING, self.ledger._writer.state):
+                    if planned.name not in trials and planned.name not in self.was_over:
+                        return planned.name
         if asking:
             return min(asking, key=lambda cell: counts.budget(cell).committed)
         return "wait" if counts.count("due") else "done"
@@ -142,7 +143,7 @@ class History:
             (
                 counts.asked(cell), counts.count("open", cell), counts.count("disturbed", cell), counts.budget(cell),
                 counts.is_exhausted(cell), counts.is_searching(cell),
-                [trial.assignment.trial.trial for trial in counts.searched(cell) or ()],
+                [trial.name for trial in counts.searched(cell) or ()],
             )
             for cell in self.cells
         ]
@@ -154,7 +155,7 @@ class History:
         assert [tally.count(state) for state in states] == [anew.count(state) for state in states]
         assert set(tally.closed) >= {name for name, trial in self.ledger.trials.items() if trial.is_closed}
         for cell in self.cells:
-            kept, plain = asdict(tally.cell(cell.name)), asdict(anew.cell(cell.name))
+            kept, plain = dict(vars(tally.cell(cell.name))), dict(vars(anew.cell(cell.name)))
             for key in ("charged_epochs", "wasted_epochs", "device_seconds"):
                 assert kept.pop(key) == pytest.approx(plain.pop(key), rel=1e-9)
             assert kept == plain

@@ -10,9 +10,9 @@ from logged_studies import Logs, logs
 from tiny_studies import tiny_study
 
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.records.events import AttemptRecord
+from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies
-from vsetune.study.trials import Assignment
+from vsetune.study.trials import PlannedTrial
 
 __all__ = ["logs"]
 
@@ -30,13 +30,13 @@ class Driver:
         self.writer = logs.opened(study)
         self.ledger = ledger_of(study, self.writer, retry_failed=retry_failed, clock=lambda: self.now)
 
-    def next(self) -> Assignment:
-        assignment = self.ledger.next()
-        assert isinstance(assignment, Assignment), assignment
-        return assignment
+    def next(self) -> PlannedTrial:
+        planned = self.ledger.next()
+        assert isinstance(planned, PlannedTrial), planned
+        return planned
 
-    def run(self, assignment: Assignment, m_recall: float, *, number: int = 1, status: Any = "finished") -> str:
-        trial = assignment.trial.trial
+    def run(self, planned: PlannedTrial, m_recall: float, *, number: int = 1, status: Any = "finished") -> str:
+        trial = planned.name
         run_through(
             self.ledger, trial, [(1, m_recall)], number=number, status=status, epochs=1.0, device_seconds=10.0,
         )
@@ -44,13 +44,13 @@ class Driver:
 
     def run_all(self, m_recall: float = 10.0) -> list[str]:
         names = []
-        while (assignment := self.ledger.next()) not in ("done", "wait"):
-            assert isinstance(assignment, Assignment)
-            names.append(self.run(assignment, m_recall + len(names)))
+        while (planned := self.ledger.next()) not in ("done", "wait"):
+            assert isinstance(planned, PlannedTrial)
+            names.append(self.run(planned, m_recall + len(names)))
         return names
 
 
-def recorded() -> list[AttemptRecord]:
+def recorded() -> list[Attempt]:
     """What the log says to somebody else."""
     return Studies().attempts("tiny")
 
@@ -79,20 +79,20 @@ def test_every_cell_has_its_first_trial_before_any_is_repeated(logs: Logs) -> No
 def test_cells_without_a_place_are_left_out_and_waited_for(logs: Logs) -> None:
     driver = Driver(make_study(), logs)
     lmh = driver.run(driver.next(), 10.0)
-    lseh = driver.next().trial.trial
+    lseh = driver.next().name
     assert (lmh, lseh) == ("vsepp.lmh-c000-s7", "vsepp.lseh-c000-s7")
     begin(driver.ledger, lseh)
     driver.ledger.interrupted(lseh, "its node left")
     driver.now = 10.0
     names = []
-    while (assignment := driver.ledger.next({"vsepp.lmh"})) not in ("done", "wait"):
-        assert isinstance(assignment, Assignment)
-        names.append(driver.run(assignment, 11.0))
+    while (planned := driver.ledger.next({"vsepp.lmh"})) not in ("done", "wait"):
+        assert isinstance(planned, PlannedTrial)
+        names.append(driver.run(planned, 11.0))
     assert names == ["vsepp.lmh-c001-s7", "vsepp.lmh-c001-s8"]
-    assert assignment == "wait"
+    assert planned == "wait"
     assert driver.ledger.unfinished() == ["vsepp.lseh"]
-    assert driver.next().trial.trial == lseh, "it kept its place in line"
-    driver.run(driver.ledger.trials[lseh].assignment, 12.0, number=2)
+    assert driver.next().name == lseh, "it kept its place in line"
+    driver.run(driver.ledger.trials[lseh], 12.0, number=2)
     assert driver.ledger.next({"vsepp.lmh"}) == "wait", "the rest of its cell has not been asked for"
     driver.run_all(13.0)
     assert set(driver.ledger.trials) == PROMISED
@@ -109,7 +109,7 @@ def test_confirmation_waits_for_the_search_of_its_cell(logs: Logs) -> None:
     driver.run(second, 20.0)
     assert driver.ledger.has_work()
     confirmation = driver.next()
-    assert (confirmation.phase, confirmation.trial.seed, confirmation.number) == ("confirm", 8, 0)
+    assert (confirmation.phase, confirmation.spec.seed, confirmation.number) == ("confirm", 8, 0)
     assert confirmation.configuration == first.configuration
     driver.run(confirmation, 25.0)
     assert driver.ledger.next() == "done"
@@ -120,27 +120,27 @@ def test_a_restart_hands_out_interrupted_trials_first_and_repeats_no_finished_on
     driver = Driver(make_study(), logs)
     finished = driver.run(driver.next(), 10.0)
     interrupted = driver.next()
-    begin(driver.ledger, interrupted.trial.trial)
-    driver.ledger.record_point(interrupted.trial.trial, point(1, 11.0))
+    begin(driver.ledger, interrupted.name)
+    driver.ledger.record_point(interrupted.name, point(1, 11.0))
     asked_only = driver.next()
 
     again = Driver(make_study(), logs)
-    assert [again.next().trial for _ in range(2)] == [asked_only.trial, interrupted.trial]
-    begin(again.ledger, interrupted.trial.trial, point(1, 11.0), number=2)
-    again.ledger.close(interrupted.trial.trial, "finished", summary={"epochs": 1.0})
+    assert [again.next().name for _ in range(2)] == [asked_only.name, interrupted.name]
+    begin(again.ledger, interrupted.name, point(1, 11.0), number=2)
+    again.ledger.close(interrupted.name, "finished", summary={"epochs": 1.0})
     again.run(asked_only, 12.0)
-    names = {finished, interrupted.trial.trial, asked_only.trial.trial, *again.run_all(20.0)}
+    names = {finished, interrupted.name, asked_only.name, *again.run_all(20.0)}
     assert names == PROMISED
     attempts = [(each.start.trial, each.start.number, each.status) for each in recorded()]
-    assert (interrupted.trial.trial, 1, "killed") in attempts
-    assert (interrupted.trial.trial, 2, "finished") in attempts
+    assert (interrupted.name, 1, "killed") in attempts
+    assert (interrupted.name, 2, "finished") in attempts
     assert len(attempts) == len(set(attempts)) == len(PROMISED) + 1
 
 
 def test_a_result_in_the_log_that_the_search_missed_is_told_on_restart(logs: Logs) -> None:
     driver = Driver(make_study(), logs)
-    assignment = driver.next()
-    trial = assignment.trial.trial
+    planned = driver.next()
+    trial = planned.name
     begin(driver.ledger, trial)
     driver.ledger.record_point(trial, point(1, 10.0))
     (attempt,) = recorded()
@@ -153,7 +153,7 @@ def test_a_result_in_the_log_that_the_search_missed_is_told_on_restart(logs: Log
 
 def test_a_worker_that_died_gets_a_second_attempt_and_the_first_is_marked_killed(logs: Logs) -> None:
     driver = Driver(make_study(), logs)
-    trial = driver.next().trial.trial
+    trial = driver.next().name
     begin(driver.ledger, trial)
     driver.ledger.record_point(trial, point(1, 10.0))
     begin(driver.ledger, trial, point(1, 10.0), number=2)
@@ -178,7 +178,7 @@ def test_winners_that_were_confirmed_are_not_trained_again_when_failed_trials_ar
 
 
 def open_first(driver: Driver, m_recall: float = 11.0) -> str:
-    trial = driver.next().trial.trial
+    trial = driver.next().name
     begin(driver.ledger, trial)
     driver.ledger.record_point(trial, point(1, m_recall))
     return trial
@@ -197,14 +197,14 @@ def test_an_interrupted_trial_goes_on_after_growing_pauses_and_then_is_left_open
         driver.now += pause - 0.1
         assert driver.ledger.next() == "wait"
         driver.now += 0.1
-        assert driver.next().trial.trial == trial
+        assert driver.next().name == trial
     assert pauses == [2.0, 4.0, 8.0, 16.0][:retries]
     assert driver.ledger.trials[trial].is_left_open
     assert driver.ledger.next() == "done"
     assert driver.ledger.has_work()
     assert [each.status for each in recorded()] == ["killed"]
     assert recorded()[0].error == "storage: away"
-    assert Driver(study, logs).next().trial.trial == trial
+    assert Driver(study, logs).next().name == trial
 
 
 def test_a_trial_that_was_asked_to_leave_its_machine_goes_on_at_once_however_often(logs: Logs) -> None:
@@ -212,7 +212,7 @@ def test_a_trial_that_was_asked_to_leave_its_machine_goes_on_at_once_however_oft
     trial = open_first(driver)
     for _ in range(3):
         assert driver.ledger.interrupted(trial, "preempted: its machine will go", was_asked=True) == 0.0
-        assert driver.next().trial.trial == trial
+        assert driver.next().name == trial
 
 
 def test_a_new_validation_starts_the_count_of_interruptions_anew(logs: Logs) -> None:
@@ -221,7 +221,7 @@ def test_a_new_validation_starts_the_count_of_interruptions_anew(logs: Logs) -> 
     for number in range(2, 6):
         assert driver.ledger.interrupted(trial, "memory: none left") == 2.0
         driver.now += 2.0
-        assert driver.next().trial.trial == trial
+        assert driver.next().name == trial
         begin(driver.ledger, trial, number=number)
         driver.ledger.record_point(trial, point(number, 11.0))
     assert [each.status for each in recorded()] == ["killed"] * 4 + ["running"]
@@ -237,7 +237,7 @@ def test_validations_that_an_earlier_attempt_had_come_to_do_not_keep_a_trial_goi
     while (pause := driver.ledger.interrupted(trial, "memory: none left")) is not None:
         pauses.append(pause)
         driver.now += pause
-        assert driver.next().trial.trial == trial
+        assert driver.next().name == trial
         begin(driver.ledger, trial, point(1, 11.0), number=len(pauses) + 1)
         for epoch in (2, 3):
             driver.ledger.record_point(trial, point(epoch, 12.0))
@@ -245,7 +245,7 @@ def test_validations_that_an_earlier_attempt_had_come_to_do_not_keep_a_trial_goi
     assert [len(each.curve) for each in recorded()] == [3, 3, 3, 3]
 
     later = Driver(study, logs)  # another process counts anew, from what it finds
-    assert later.next().trial.trial == trial
+    assert later.next().name == trial
     begin(later.ledger, trial, point(1, 11.0), number=5)
     assert [later.ledger.interrupted(trial, "memory: none left") for _ in range(2)] == [2.0, 4.0]
 
@@ -258,9 +258,9 @@ def test_a_cell_with_an_interrupted_trial_is_not_asked_and_the_others_are(logs: 
     driver.ledger.interrupted(trial, "storage: away")
     others = [driver.run(driver.next(), 10.0) for _ in range(3)]
     assert others == [f"vsepp.lseh-c00{number}-s7" for number in range(3)]
-    assert driver.next().trial.trial == "vsepp.lseh-c000-s8", "the other cell is even confirmed meanwhile"
+    assert driver.next().name == "vsepp.lseh-c000-s8", "the other cell is even confirmed meanwhile"
     driver.now += 2.0
-    assert driver.next().trial.trial == trial
+    assert driver.next().name == trial
 
 
 def test_an_interrupted_study_asks_what_an_undisturbed_one_asks(logs: Logs) -> None:
@@ -268,18 +268,18 @@ def test_an_interrupted_study_asks_what_an_undisturbed_one_asks(logs: Logs) -> N
     for name, is_disturbed in (("undisturbed", False), ("disturbed", True)):
         study = make_study("lmh", study=name, search={"configurations": 8}, seeds=[7])
         driver = Driver(study, logs)
-        while (assignment := driver.ledger.next()) not in ("done", "wait"):
-            assert isinstance(assignment, Assignment)
-            m_recall = 100 * float(assignment.configuration["loss.margin"])
+        while (planned := driver.ledger.next()) not in ("done", "wait"):
+            assert isinstance(planned, PlannedTrial)
+            m_recall = 100 * float(planned.configuration["loss.margin"])
             if is_disturbed:
-                begin(driver.ledger, assignment.trial.trial)
+                begin(driver.ledger, planned.name)
                 driver = Driver(study, logs)  # killed in the middle of every trial
-                assignment = driver.next()
-                driver.run(assignment, m_recall, number=2)
+                planned = driver.next()
+                driver.run(planned, m_recall, number=2)
                 driver = Driver(study, logs)  # and between trials
             else:
-                driver.run(assignment, m_recall)
-        asked[name] = {trial: dict(each.assignment.configuration) for trial, each in driver.ledger.trials.items()}
+                driver.run(planned, m_recall)
+        asked[name] = {trial: dict(each.configuration) for trial, each in driver.ledger.trials.items()}
     assert len(asked["undisturbed"]) == 8
     assert asked["disturbed"] == asked["undisturbed"]
 
@@ -291,7 +291,7 @@ def test_work_that_a_crash_lost_is_not_charged_to_the_budget(logs: Logs) -> None
     )
     driver = Driver(study, logs)
     for _ in range(3):
-        trial = driver.next().trial.trial
+        trial = driver.next().name
         begin(driver.ledger, trial)
         driver.ledger.record_point(trial, point(1, 11.0))
         driver.ledger.close(trial, "pruned", summary={"epochs": 1.0, "wasted_epochs": 2.0})
@@ -302,6 +302,6 @@ def test_the_winner_is_the_best_finished_trial_even_if_a_stopped_one_was_better(
     driver = Driver(make_study("lmh", search={"configurations": 3}), logs)
     for m_recall, status in ((50.0, "pruned"), (30.0, "finished"), (90.0, "failed"), (20.0, "finished")):
         driver.run(driver.next(), m_recall, status=status)
-    best, repeated = driver.ledger.trials["vsepp.lmh-c001-s7"].assignment, driver.next()
+    best, repeated = driver.ledger.trials["vsepp.lmh-c001-s7"], driver.next()
     assert (repeated.number, repeated.configuration, repeated.phase) == (1, best.configuration, "confirm")
-    assert (repeated.trial.trial, repeated.trial.seed) == ("vsepp.lmh-c001-s8", 8)
+    assert (repeated.name, repeated.spec.seed) == ("vsepp.lmh-c001-s8", 8)

@@ -19,7 +19,7 @@ from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.cell_budget import MOST_TRIALS
 from vsetune.study.ledger import StudyLedger
-from vsetune.study.trials import Assignment, pause_after
+from vsetune.study.trials import PlannedTrial, pause_after
 
 FIRST = "vsepp.lmh-c000-s7"
 
@@ -63,7 +63,7 @@ class Study:
     def next(self) -> str:
         """The next trial, or `wait` or `done`."""
         answer = self.ledger.next()
-        return answer.trial.trial if isinstance(answer, Assignment) else answer
+        return answer.name if isinstance(answer, PlannedTrial) else answer
 
     def restarted(self) -> StudyLedger:
         """The ledger of another process on the same log and search, not recovered yet."""
@@ -87,11 +87,11 @@ def test_an_attempt_is_recorded_with_everything_that_is_known_when_it_starts() -
         trial, number=3, environment={"torch": "2"}, protocol={"images": 5}, inherited=[point(1, 9.0)]
     )
     (record,) = study.writer.attempts()
-    start, assignment = record.start, study.ledger.trials[trial].assignment
+    start, planned = record.start, study.ledger.trials[trial]
     assert (start.study, start.trial, start.cell, start.network, start.loss) == (
         "tiny", FIRST, "vsepp.lmh", "vsepp", "lmh")
     assert (start.number, start.seed, start.phase) == (3, 7, "search")
-    assert (start.configuration, start.resolved) == (assignment.configuration, assignment.trial.to_plain())
+    assert (start.configuration, start.resolved) == (planned.configuration, planned.spec.to_plain())
     whole = study.ledger.study.training.epochs
     told = {"torch": "2", "drawn_by": "the papers' defaults", "budget_epochs": str(3 * whole),
             "budget_epochs_of_a_trial": str(whole)}
@@ -114,7 +114,7 @@ def test_an_end_keeps_summary_artifacts_and_error_and_tells_the_search_the_curve
     assert {name: record.summary[name] for name in ("device_seconds", "epochs", "best_m_recall")} == {
         "device_seconds": 4.0, "epochs": 1.5, "best_m_recall": 30.0}
     assert study.ledger.trials[trial].error == "loss is NaN"
-    assert study.writer.history.read_attempts[record.attempt_id].files == (f"trials/{trial}/best.safetensors",)
+    assert study.writer.state.attempts[record.attempt_id].files == (f"trials/{trial}/best.safetensors",)
     assert study.search.told == [(0, "failed", [(1.0, 30.0), (2.0, 25.0)])]
 
 
@@ -137,7 +137,7 @@ def test_a_restart_lets_failed_trials_rest_unless_told_otherwise() -> None:
     assert again.next() == "done"
     retrying = study.restarted()
     retrying.recover(retry_failed=True)
-    assert retrying.next() == retrying.trials[trial].assignment
+    assert retrying.next() == retrying.trials[trial]
 
 
 def test_an_interrupted_attempt_keeps_the_totals_it_last_reported() -> None:
@@ -201,8 +201,8 @@ def test_a_trial_that_waits_for_the_log_is_not_handed_out_where_its_cell_has_no_
     assert study.next() == "wait"
     study.writer.is_away, study.now = False, 5.0
     other = study.ledger.next({"vsepp.lseh"})
-    assert isinstance(other, Assignment)
-    assert other.trial.trial == "vsepp.lseh-c000-s7"
+    assert isinstance(other, PlannedTrial)
+    assert other.name == "vsepp.lseh-c000-s7"
     assert study.ledger.next({"vsepp.lseh"}) == "wait"
     assert study.next() == FIRST
 
@@ -377,7 +377,7 @@ MISSING = "storage: FileNotFoundError at my_loss/loss.py:31 in step {step}: [Err
 
 
 def interrupted_in_step(study: Study, trial: str, step: int) -> float | None:
-    study.open(trial, study.ledger.trials[trial].number + 1)
+    study.open(trial, study.ledger.trials[trial].attempts.number + 1)
     return study.ledger.interrupted(trial, MISSING.format(step=step))
 
 
@@ -401,7 +401,7 @@ def test_the_first_time_is_known_to_a_later_driver(opens: bool) -> None:
     trial = study.next()
     for _ in range(2):
         if opens:
-            study.open(trial, study.ledger.trials[trial].number + 1)
+            study.open(trial, study.ledger.trials[trial].attempts.number + 1)
         study.ledger.interrupted(trial, MISSING.format(step=40))
         study.ledger = study.restarted()
         study.ledger.recover()
@@ -420,6 +420,6 @@ def test_an_outage_leaves_a_trial_open_however_often_it_comes_at_one_place() -> 
     study = Study(search={"configurations": 1})
     trial = study.next()
     for _ in range(study.ledger.study.resources.retries + 1):
-        study.open(trial, study.ledger.trials[trial].number + 1)
+        study.open(trial, study.ledger.trials[trial].attempts.number + 1)
         study.ledger.interrupted(trial, "storage: s3://bucket/shard-3.tar: does not answer")
     assert (study.ledger.trials[trial].is_left_open, study.ledger.trials[trial].is_closed) == (True, False)

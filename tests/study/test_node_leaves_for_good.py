@@ -20,7 +20,7 @@ from ray.cluster_utils import Cluster
 from ray_heads import end_all, ray_command
 from rich.console import Console
 
-from vsetune.records.events import AttemptRecord
+from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies
 from vsetune.study import placement
 from vsetune.study.preparation import prepare_study
@@ -111,12 +111,12 @@ def test_other_trials_go_on_and_what_is_waited_for_is_told(
     assert {each.status for each in attempts} == {"finished", "killed"}
 
 
-def by_trial(attempts: list[AttemptRecord]) -> dict[str, list[AttemptRecord]]:
+def by_trial(attempts: list[Attempt]) -> dict[str, list[Attempt]]:
     return {each.start.trial: [other for other in attempts if other.start.trial == each.start.trial]
             for each in attempts}
 
 
-def trained_twice(attempts: list[AttemptRecord]) -> bool:
+def trained_twice(attempts: list[Attempt]) -> bool:
     """Whether an attempt began before where the one before it had got to by its last validation."""
     ordered = sorted(attempts, key=lambda each: each.start.number)
     return any(after.curve[: len(before.curve)] != before.curve for before, after in pairwise(ordered))

@@ -19,7 +19,7 @@ def ledger_with(statuses: str, *, promised: int) -> StudyLedger:
     search = {"configurations": promised, "sampler": "random", "at_once": 99}
     ledger = ledger_of(tiny_study(training={"epochs": 2}, seeds=[0], search=search), StudyWriter())
     for status in statuses:
-        name = ledger.next().trial.trial  # type: ignore[union-attr]
+        name = ledger.next().name  # type: ignore[union-attr]
         if status != "w":
             begin(ledger, name)
         if status == "f":

@@ -13,7 +13,8 @@ import yaml
 from vsetune.config.spec.base import Choices, Range
 from vsetune.config.study.cells import cell_of, refusal
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.records.events import PLUGIN_TAG, AttemptRecord, AttemptStart, StudyRecord
+from vsetune.records.events import PLUGIN_TAG, AttemptStart, StudyRecord
+from vsetune.records.state import Attempt
 from vsetune.report.board_notes import notes
 from vsetune.report.building import build
 from vsetune.report.export import to_json, to_latex, to_markdown
@@ -151,14 +152,14 @@ def test_numbers_that_are_listed_go_on_by_the_last_step_or_factor() -> None:
     assert line([1e-4, 1e-3, 1e-2], 1e-4) == "learning_rate: {choices: [1.0e-05, 0.0001, 0.001, 0.01]}"
 
 
-def attempt(number: int, recall: float, margin: float, loss: str = "lmh", repeat: int = 1) -> AttemptRecord:
+def attempt(number: int, recall: float, margin: float, loss: str = "lmh", repeat: int = 1) -> Attempt:
     cell = f"vsepp.{loss}" if repeat == 1 else f"vsepp.{loss}.r{repeat}"
     start = AttemptStart(
         "demo", f"{cell}-c{number:03d}-s{repeat}", cell, "vsepp", loss, 1, repeat, "search",
         {"loss.margin": margin}, {"data": {"path": "data/scenes"}},
         protocol={"images": 400, "validate_every_steps": 50},
     )
-    return AttemptRecord(start.trial, start, "finished", ((0.5, recall / 2), (1.0, recall)), {}, None)
+    return Attempt(start.trial, start, "finished", ((0.5, recall / 2), (1.0, recall)), {}, None)
 
 
 @pytest.fixture

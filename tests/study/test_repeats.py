@@ -39,7 +39,7 @@ def test_a_repeat_is_found_by_its_name() -> None:
 def test_repeats_sample_search_pick_and_confirm_apart() -> None:
     study, writer = study_of(search=SEARCHED, losses=[{"name": "lmh"}]), StudyWriter()
     done = trained(study, writer)
-    by_cell = {cell.name: [each for each in done if each.trial.cell == cell.name] for cell in cells_of(study)}
+    by_cell = {cell.name: [each for each in done if each.spec.cell == cell.name] for cell in cells_of(study)}
     sampled = {
         name: [each.configuration["training.learning_rate"] for each in trials if each.phase == "search"]
         for name, trials in by_cell.items()
@@ -49,7 +49,7 @@ def test_repeats_sample_search_pick_and_confirm_apart() -> None:
     for name, trials in by_cell.items():
         (confirmed,) = (each for each in trials if each.phase == "confirm")
         assert confirmed.configuration["training.learning_rate"] == max(sampled[name])
-    seeds = {name: {each.trial.seed for each in trials} for name, trials in by_cell.items()}
+    seeds = {name: {each.spec.seed for each in trials} for name, trials in by_cell.items()}
     assert seeds == {"vsepp.lmh": {1, 4}, "vsepp.lmh.r2": {0, 2}, "vsepp.lmh.r3": {3, 5}}
     assert {(each.start.cell, each.start.repeat) for each in writer.attempts()} == {
         ("vsepp.lmh", 1), ("vsepp.lmh.r2", 2), ("vsepp.lmh.r3", 3),
@@ -60,8 +60,8 @@ def test_repeats_sample_search_pick_and_confirm_apart() -> None:
 def test_the_first_repeat_is_the_search_of_a_study_without_repeats() -> None:
     def sampled(repeats: int) -> list[Any]:
         study = study_of(search=SEARCHED | {"repeats": repeats}, losses=[{"name": "lmh"}])
-        return [(each.trial.trial, each.configuration) for each in trained(study, StudyWriter())
-                if each.trial.cell == "vsepp.lmh"]
+        return [(each.name, each.configuration) for each in trained(study, StudyWriter())
+                if each.spec.cell == "vsepp.lmh"]
 
     assert sampled(3) == sampled(1)
 
@@ -101,9 +101,9 @@ def prepared(repeats: int, **changes: Any) -> PreparedStudy:
 def resumed(writer: StudyWriter, again: PreparedStudy) -> list[tuple[str, int, Any]]:
     """The trials that the study runs when it begins or is resumed in this log: name, seed and configuration."""
     require_free_seeds(writer, again)
-    writer.open_study(again.record(known=writer.history.record), resume=True)
+    writer.open_study(again.record(known=writer.state.record), resume=True)
     done = trained(again.spec, writer, is_open=True)
-    return [(each.trial.trial, each.trial.seed, dict(each.configuration)) for each in done]
+    return [(each.name, each.spec.seed, dict(each.configuration)) for each in done]
 
 
 def test_a_study_goes_on_with_more_repeats_which_change_nothing_of_the_first() -> None:
@@ -117,8 +117,8 @@ def test_a_study_goes_on_with_more_repeats_which_change_nothing_of_the_first() -
     assert sorted(first + added, key=str) == sorted(whole, key=str)
     assert all(".r" in name or name.startswith("vsepp.lsh-") for name, *_ in added)
     assert resumed(grown, prepared(3)) == []
-    assert grown.history.record.fingerprint == prepared(1).record().fingerprint
-    assert grown.history.record.config["search"]["repeats"] == 3
+    assert grown.state.record.fingerprint == prepared(1).record().fingerprint
+    assert grown.state.record.config["search"]["repeats"] == 3
 
 
 @pytest.mark.parametrize(("repeats", "changes"), [(1, {}), (2, {}), (4, {"training": {"epochs": 3}})])

@@ -19,7 +19,7 @@ from refusals import refused
 from whole_studies import ONE_TRIAL, run, write_study
 
 from vsetune.config.plugins import forget_plugins
-from vsetune.records.events import AttemptRecord
+from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies
 from vsetune.study.recorded import find_attempt, load_recorded
 from vsetune.study.run import StudyOutcome
@@ -38,7 +38,7 @@ def cluster() -> Iterator[None]:
     ray.shutdown()
 
 
-def attempts() -> list[AttemptRecord]:
+def attempts() -> list[Attempt]:
     return Studies().attempts("tiny")
 
 

@@ -54,9 +54,9 @@ class Driver:
         self.told[metric.name, tuple(labels.values())] = value
 
     def start(self, **environment: str) -> str:
-        assignment = self.ledger.next()
-        assert not isinstance(assignment, str)
-        name = assignment.trial.trial
+        planned = self.ledger.next()
+        assert not isinstance(planned, str)
+        name = planned.name
         self.metrics.placed(name)
         self.ledger.open_attempt(name, number=1, environment=environment, protocol={}, inherited=[])
         self.metrics.reported(name, {"event": "opened"})
@@ -64,7 +64,9 @@ class Driver:
 
     def validate(self, name: str, epoch: float, m_recall: float) -> None:
         seconds = {"device_seconds": 60 * epoch}
-        point = ValidationPoint(1, epoch, pairs_seen=1, m_recall=m_recall, train_seconds=1.0, metrics=seconds)
+        point = ValidationPoint(
+            round(10 * epoch), epoch, pairs_seen=1, m_recall=m_recall, train_seconds=1.0, metrics=seconds
+        )
         self.ledger.record_point(name, point, summary={"epochs": epoch, **seconds})
         self.metrics.reported(name, {"event": "point", "point": {"epoch": epoch}})
 
@@ -130,7 +132,7 @@ def test_validations_that_a_new_attempt_inherits_count_once(driver: Driver) -> N
     driver.validate(trial, 1.0, 40.0)
     driver.validate(trial, 2.0, 41.0)
     driver.ledger.interrupted(trial, "process: its process died")
-    point = ValidationPoint(1, 1.0, pairs_seen=1, m_recall=40.0, train_seconds=1.0)
+    point = ValidationPoint(10, 1.0, pairs_seen=1, m_recall=40.0, train_seconds=1.0)
     driver.ledger.open_attempt(trial, number=2, environment={}, protocol={}, inherited=[point])
     driver.validate(trial, 2.0, 41.0)
     driver.validate(trial, 3.0, 42.0)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from vsetune.config.study.study_spec import TrackingSpec
-from vsetune.records.events import AttemptRecord, AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.log import LogWriter
+from vsetune.records.state import Attempt
 from vsetune.records.studies import folder_of_study
 from vsetune.records.writer import StudyWriter
 from vsetune.study import results
@@ -23,7 +24,7 @@ START = AttemptStart(
 RECORD = StudyRecord("demo", "ab", {})
 
 
-def recorded() -> list[AttemptRecord]:
+def recorded() -> list[Attempt]:
     """The attempts of a study with one trial, in the home."""
     log = LogWriter(folder_of_study("demo"))
     writer = StudyWriter(log)

@@ -15,8 +15,8 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StudyConflict
-from vsetune.records.events import AttemptRecord
 from vsetune.records.log import LogWriter, Overtaken
+from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import Refusal
@@ -25,7 +25,7 @@ from vsetune.storage.paths import remote_place
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.study_home import held_home
 from vsetune.study.study_records import logged_search
-from vsetune.study.trials import Assignment
+from vsetune.study.trials import PlannedTrial
 
 __all__ = ["endpoint", "machine", "prefix"]
 pytestmark = pytest.mark.filterwarnings("default")  # the S3 server's own
@@ -48,15 +48,15 @@ class Driver:
         self.ledger.recover()
 
     def begin(self) -> str | None:
-        assignment = self.ledger.next()
-        if not isinstance(assignment, Assignment):
+        planned = self.ledger.next()
+        if not isinstance(planned, PlannedTrial):
             return None
-        name = assignment.trial.trial
-        begin(self.ledger, name, number=self.ledger.trials[name].number + 1)
+        name = planned.name
+        begin(self.ledger, name, number=self.ledger.trials[name].attempts.number + 1)
         return name
 
     def end(self, name: str) -> None:
-        m_recall = 50.0 + 3 * self.ledger.trials[name].assignment.number
+        m_recall = 50.0 + 3 * self.ledger.trials[name].number
         self.ledger.record_point(name, point(1, m_recall))
         self.ledger.close(name, "finished", summary={"epochs": 1.0})
 
@@ -88,13 +88,13 @@ def take(
         yield on_another_machine
 
 
-def recorded(machine: Callable[[str], None]) -> list[AttemptRecord]:
+def recorded(machine: Callable[[str], None]) -> list[Attempt]:
     """What the study's log says to a machine that had nothing of it."""
     machine("reader")
     return Studies().attempts(STUDY.study)
 
 
-def tried(attempts: list[AttemptRecord]) -> dict[str, Mapping[str, object]]:
+def tried(attempts: list[Attempt]) -> dict[str, Mapping[str, object]]:
     return {each.start.trial: dict(each.start.configuration) for each in attempts}
 
 

@@ -11,7 +11,8 @@ from plugin_folders import write_loss, write_network
 
 from vsetune.config.plugins import forget_plugins
 from vsetune.config.study.cells import build_trial, resolve_cells
-from vsetune.records.events import AttemptRecord, AttemptStart
+from vsetune.records.events import AttemptStart
+from vsetune.records.state import Attempt
 from vsetune.report.board_notes import notes
 from vsetune.report.building import build
 from vsetune.report.search_budgets import recorded_budget
@@ -38,7 +39,7 @@ def prepared(folder: Path) -> PreparedStudy:
     return PreparedStudy(study, resolve_cells(study, where="study"), "data", used_plugins(study))
 
 
-def attempt(study: PreparedStudy, cell: str, *, number: int = 0, seed: int = 0) -> AttemptRecord:
+def attempt(study: PreparedStudy, cell: str, *, number: int = 0, seed: int = 0) -> Attempt:
     (found,) = (each for each in study.cells if each.name == cell)
     name = f"{cell}-c00{number}-s{seed}"
     trial = build_trial(study.spec, found, found.defaults(), trial=name, seed=seed)
@@ -47,10 +48,10 @@ def attempt(study: PreparedStudy, cell: str, *, number: int = 0, seed: int = 0) 
         {**found.defaults(), "number": number}, trial.to_plain(),
         environment=recorded_budget(8.0, epochs_of_a_trial=4.0),
     )
-    return AttemptRecord(name, start, "finished", ((2.0, 30.0), (4.0, 40.0 + seed)), {"epochs": 4.0})
+    return Attempt(name, start, "finished", ((2.0, 30.0), (4.0, 40.0 + seed)), {"epochs": 4.0})
 
 
-def whole(study: PreparedStudy, cell: str) -> list[AttemptRecord]:
+def whole(study: PreparedStudy, cell: str) -> list[Attempt]:
     return [attempt(study, cell), attempt(study, cell, number=1), attempt(study, cell, number=1, seed=1)]
 
 

@@ -18,8 +18,9 @@ from vsetune.errors import StorageError
 from vsetune.networks.importing.stored import StoredNetwork, WeightNotes
 from vsetune.networks.network_building import build_network
 from vsetune.records import mlflow_models
-from vsetune.records.events import AttemptRecord, AttemptStart, StudyRecord, ValidationPoint
+from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.log import LogWriter
+from vsetune.records.state import Attempt
 from vsetune.records.studies import folder_of_study
 from vsetune.records.writer import StudyWriter
 from vsetune.storage.hashes import sha256_of_file
@@ -66,7 +67,7 @@ def write_weights(path: Path, trial: TrialSpec, *, seed: int) -> None:
 
 
 @pytest.fixture
-def attempts() -> Iterator[list[AttemptRecord]]:
+def attempts() -> Iterator[list[Attempt]]:
     """Two cells of two configurations with weights, and one that has not finished."""
     log = LogWriter(folder_of_study("demo"))
     writer = StudyWriter(log)
@@ -99,7 +100,7 @@ def prepared(tmp_path: Path, **tracking: Any) -> Any:
     return SimpleNamespace(spec=spec, trial_folder=lambda trial: weights_of(trial).parent)
 
 
-def logged(tmp_path: Path, attempts: list[AttemptRecord], *, is_exported: bool = True, **tracking: Any) -> list[str]:
+def logged(tmp_path: Path, attempts: list[Attempt], *, is_exported: bool = True, **tracking: Any) -> list[str]:
     return log_winners(prepared(tmp_path, **tracking), attempts, is_exported=is_exported)
 
 
@@ -107,7 +108,7 @@ WINNERS = ("vsepp.lmh-c001-s0", "vsepp.lseh-c002-s0")
 
 
 def test_the_best_finished_trial_of_every_cell_is_logged_once(
-    attempts: list[AttemptRecord], models: Models, tmp_path: Path
+    attempts: list[Attempt], models: Models, tmp_path: Path
 ) -> None:
     assert logged(tmp_path, attempts) == ["2 winners logged as MLflow models"]
     assert set(models.logged) == {(trial, sha256_of_file(weights_of(trial))) for trial in WINNERS}
@@ -116,7 +117,7 @@ def test_the_best_finished_trial_of_every_cell_is_logged_once(
     assert "vsepp.top_f-c004-s0" not in {winner.start.trial for winner in winners_of(attempts)}
 
 
-def test_weights_that_are_gone_are_a_line(attempts: list[AttemptRecord], models: Models, tmp_path: Path) -> None:
+def test_weights_that_are_gone_are_a_line(attempts: list[Attempt], models: Models, tmp_path: Path) -> None:
     for trial in WINNERS:
         weights_of(trial).unlink()
     assert logged(tmp_path, attempts) == [
@@ -127,7 +128,7 @@ def test_weights_that_are_gone_are_a_line(attempts: list[AttemptRecord], models:
 
 
 def test_an_mlflow_that_is_away_or_full_is_a_line_that_says_what_to_do(
-    attempts: list[AttemptRecord], models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    attempts: list[Attempt], models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise StorageError("tracking store x: no space left")
@@ -140,7 +141,7 @@ def test_an_mlflow_that_is_away_or_full_is_a_line_that_says_what_to_do(
 
 
 def test_nothing_is_logged_where_it_is_turned_off_or_nothing_is_exported(
-    attempts: list[AttemptRecord], models: Models, tmp_path: Path
+    attempts: list[Attempt], models: Models, tmp_path: Path
 ) -> None:
     assert logged(tmp_path, attempts, models="none") == []
     assert logged(tmp_path, attempts, uri="none") == []

@@ -11,12 +11,12 @@ from trained_here import open_attempt, run_through
 
 from vsetune.config.sources.trial_inputs import STREAMED, Reading
 from vsetune.errors import Preempted
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 
 BANK = Reading("auto", bank_bytes=10**9)
 
 
-def curve(attempt: Attempt) -> list[tuple[int, float, float]]:
+def curve(attempt: TrainingAttempt) -> list[tuple[int, float, float]]:
     return [(point.step, point.m_recall, point.metrics["train_loss"]) for point in run_through(attempt).history]
 
 
@@ -24,7 +24,7 @@ def curve(attempt: Attempt) -> list[tuple[int, float, float]]:
 def test_a_training_from_the_bank_is_that_from_the_shards_also_when_it_is_continued(make_trial, tmp_path, loss):
     trial = make_trial(epochs=2.0, loss=loss)
 
-    def attempt(folder: str, reading: Reading) -> Attempt:
+    def attempt(folder: str, reading: Reading) -> TrainingAttempt:
         return open_attempt(trial, tmp_path / folder, reading=reading)
 
     streamed = curve(attempt("streamed", STREAMED))

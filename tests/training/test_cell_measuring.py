@@ -11,7 +11,7 @@ import torch
 from vsetune.data.stored.dataset import Dataset
 from vsetune.study.planning import cell_measuring
 from vsetune.study.planning.cell_measuring import measure_cell, time_evaluation
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 from vsetune.training.step import Learner
 
 CPU = torch.device("cpu")
@@ -44,7 +44,7 @@ def test_the_steps_are_those_of_an_attempt(make_trial: Any, tmp_path: Path, monk
         return result
 
     monkeypatch.setattr(Learner, "step", step)
-    Attempt(trial, tmp_path / "attempt", device="cpu", threads=1).advance()
+    TrainingAttempt(trial, tmp_path / "attempt", device="cpu", threads=1).advance()
     own, seen[:] = list(seen), []
     measure_cell(trial, device=CPU, seconds=60.0)
     assert seen == own

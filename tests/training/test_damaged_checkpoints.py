@@ -18,15 +18,15 @@ from refusals import refused
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import DamagedCheckpoint, StaleCheckpoint
 from vsetune.records.studies import BEST_FILE
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 from vsetune.training.checkpoint import CHECKPOINT_FILE, CheckpointFolder, seal_of, set_aside
 from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE
 
 MakeTrial = Callable[..., TrialSpec]
 
 
-def attempt(trial: TrialSpec, folder: Path) -> Attempt:
-    return Attempt(trial, folder, device="cpu", threads=None)
+def attempt(trial: TrialSpec, folder: Path) -> TrainingAttempt:
+    return TrainingAttempt(trial, folder, device="cpu", threads=None)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from nested_places import places, put
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import AttemptError, StaleCheckpoint
 from vsetune.records.studies import BEST_FILE
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 from vsetune.training.checkpoint import CHECKPOINT_FILE, NAMED_FILE, seal_of, set_aside
 from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE
 
@@ -93,7 +93,7 @@ def trial(make_trial: Callable[..., TrialSpec]) -> TrialSpec:
 @pytest.fixture(scope="module")
 def first_folder(trial: TrialSpec, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("first") / "trial"
-    first = Attempt(trial, folder, device="cpu", threads=None, checkpoint_share=1e-9)
+    first = TrainingAttempt(trial, folder, device="cpu", threads=None, checkpoint_share=1e-9)
     while not (folder / NAMED_FILE).exists():  # best weights of a validation without a checkpoint
         first.advance()
     first.close()
@@ -129,7 +129,7 @@ def fuzz(trial: TrialSpec, first_folder: Path, tmp_path: Path) -> Callable[[int]
 
 def _is_refused(trial: TrialSpec, folder: Path, *, trains: bool) -> bool:
     try:
-        attempt = Attempt(trial, folder, device="cpu", threads=None)
+        attempt = TrainingAttempt(trial, folder, device="cpu", threads=None)
     except StaleCheckpoint as error:
         told = str(error)
     else:

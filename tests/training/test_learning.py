@@ -23,7 +23,7 @@ from vsetune.data.captions.parses import parse_dataset
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset
 from vsetune.study.preparation import make_scenes
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 
 pytestmark = pytest.mark.slow
 
@@ -110,7 +110,7 @@ def learn(
         "loss": loss or {"name": "lmh", "warmup_epochs": 1},
         "training": {"batch_size": 50, "learning_rate": 1e-3} | training,
     })
-    attempt = Attempt(trial, folder, device="cpu", threads=2)
+    attempt = TrainingAttempt(trial, folder, device="cpu", threads=2)
     point = run_through(attempt).history[-1]
     attempt.finish()
     assert min(point.metrics["i2t_r1"], point.metrics["t2i_r1"]) > 3 * 100 / VALIDATION_IMAGES

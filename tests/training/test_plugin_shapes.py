@@ -12,7 +12,7 @@ from trained_here import open_attempt
 from vsetune.config.plugins import forget_plugins, load_plugin
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 from vsetune.training.failures import failure_of, raised_by_code
 
 ENCODED = "Encoded(unit_length(self.words(captions.tokens)))"
@@ -25,10 +25,10 @@ def _own_components_only() -> Iterator[None]:
 
 
 @pytest.fixture
-def train(tmp_path: Path, make_trial: Callable[..., TrialSpec]) -> Callable[..., Attempt]:
+def train(tmp_path: Path, make_trial: Callable[..., TrialSpec]) -> Callable[..., TrainingAttempt]:
     """Trains the plugins, `loss` and `network` being the text of their modules, up to the first validation."""
 
-    def run(loss: str = LOSS, network: str = NETWORK) -> Attempt:
+    def run(loss: str = LOSS, network: str = NETWORK) -> TrainingAttempt:
         plugins = load_plugin(str(write_loss(tmp_path / "half_hinge", loss=loss)), base=tmp_path)
         plugins += load_plugin(str(write_network(tmp_path / "bag", network=network)), base=tmp_path)
         trial = make_trial().to_plain() | {
@@ -42,7 +42,7 @@ def train(tmp_path: Path, make_trial: Callable[..., TrialSpec]) -> Callable[...,
     return run
 
 
-def test_plugins_train_and_go_on_from_their_checkpoint(train: Callable[..., Attempt]) -> None:
+def test_plugins_train_and_go_on_from_their_checkpoint(train: Callable[..., TrainingAttempt]) -> None:
     first = train()
     assert "active" in " ".join(first.history[0].metrics)
     again = train()
@@ -54,7 +54,7 @@ def test_plugins_train_and_go_on_from_their_checkpoint(train: Callable[..., Atte
     ("hinges.mean()", "hinges"),
     ("return LossOutput(value=hinges.mean(), parts", "return dict(value=hinges.mean(), parts"),
 ])
-def test_a_loss_of_a_wrong_shape(train: Callable[..., Attempt], old: str, new: str) -> None:
+def test_a_loss_of_a_wrong_shape(train: Callable[..., TrainingAttempt], old: str, new: str) -> None:
     assert old in LOSS
     with pytest.raises(ConfigError, match="half_hinge/loss.py:16: loss half_hinge: "):
         train(loss=LOSS.replace(old, new))
@@ -74,13 +74,13 @@ PRODUCT = f"{SIMILARITY}(images.vectors @ captions.vectors.T)"
     ("    def encode_images", f"{PRODUCT}.half()\n\n    def encode_images", "network bag: similarity"),
     ("super().__init__(spec)", "super().__init__()", "bag/network.py:16: TypeError: "),
 ])
-def test_a_network_of_a_wrong_shape(train: Callable[..., Attempt], old: str, new: str, place: str) -> None:
+def test_a_network_of_a_wrong_shape(train: Callable[..., TrainingAttempt], old: str, new: str, place: str) -> None:
     assert old in NETWORK
     with pytest.raises(ConfigError, match=place):
         train(network=NETWORK.replace(old, new))
 
 
-def test_an_exception_in_a_step_names_the_line_of_the_plugin(train: Callable[..., Attempt]) -> None:
+def test_an_exception_in_a_step_names_the_line_of_the_plugin(train: Callable[..., TrainingAttempt]) -> None:
     with pytest.raises(ZeroDivisionError) as raised:
         train(loss=LOSS.replace("similarity = inputs.similarity", "similarity = inputs.similarity * (1 / 0)"))
     failure = failure_of(raised.value)
@@ -91,7 +91,7 @@ def test_an_exception_in_a_step_names_the_line_of_the_plugin(train: Callable[...
 OPENED = ("similarity = inputs.similarity", "similarity = inputs.similarity * len(open('weights.txt').read())")
 
 
-def test_a_file_that_a_plugin_misses_is_known_by_its_line_and_step(train: Callable[..., Attempt]) -> None:
+def test_a_file_that_a_plugin_misses_is_known_by_its_line_and_step(train: Callable[..., TrainingAttempt]) -> None:
     with pytest.raises(FileNotFoundError) as raised:
         train(loss=LOSS.replace(*OPENED))
     failure = failure_of(raised.value, step=3)
@@ -106,7 +106,7 @@ def test_a_file_that_a_plugin_misses_is_known_by_its_line_and_step(train: Callab
     ("MemoryError()", "memory"),
 ])
 def test_an_outage_while_a_plugin_is_built_is_an_interruption(
-    train: Callable[..., Attempt], raised: str, kind: str
+    train: Callable[..., TrainingAttempt], raised: str, kind: str
 ) -> None:
     with pytest.raises(ConfigError) as told:
         train(loss=LOSS.replace("        self.spec = spec", f"        raise {raised}"))

@@ -19,7 +19,7 @@ from trained_here import open_attempt, run_through, train
 from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import Preempted
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 from vsetune.training.checkpoint import CHECKPOINT_FILE
 
 TIMES = {"train_seconds", "load_seconds", "validation_seconds", "device_seconds", "pairs_per_second"}
@@ -90,23 +90,23 @@ def test_every_loss_is_among_the_cases() -> None:
     assert {case["loss"]["name"] for case in CASES.values()} == {*LOSSES, "sum"}
 
 
-def wasted(attempt: Attempt) -> float:
+def wasted(attempt: TrainingAttempt) -> float:
     return attempt.summary()["wasted_epochs"]
 
 
-def tensors(attempt: Attempt) -> dict[str, Tensor]:
+def tensors(attempt: TrainingAttempt) -> dict[str, Tensor]:
     state = torch.load(attempt.best_path.with_name(CHECKPOINT_FILE), weights_only=True)["state"]
     return {**state["learner"]["network"], **{f"loss.{k}": v for k, v in state["learner"]["loss"].items()}}
 
 
-def curve(attempt: Attempt) -> list[tuple[Any, ...]]:
+def curve(attempt: TrainingAttempt) -> list[tuple[Any, ...]]:
     return [
         (p.step, p.epoch, p.pairs_seen, p.m_recall, {k: v for k, v in p.metrics.items() if k not in TIMES})
         for p in attempt.history
     ]
 
 
-def assert_same(a: Attempt, b: Attempt) -> None:
+def assert_same(a: TrainingAttempt, b: TrainingAttempt) -> None:
     assert curve(a) == curve(b)
     ours, theirs = tensors(a), tensors(b)
     assert ours.keys() == theirs.keys()
@@ -169,7 +169,7 @@ def assert_resumes(trial: TrialSpec, tmp_path: Path) -> None:
     assert_same(straight, run_through(third))
 
 
-class AskedToLeave(Attempt):
+class AskedToLeave(TrainingAttempt):
     """Its machine is taken away during step 5, between two validations."""
 
     def _step(self) -> None:
@@ -225,11 +225,11 @@ import os, signal, sys
 from pathlib import Path
 from vsetune.config.study.training import TrialSpec
 from vsetune.config.component_specs import LOSSES
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 from vsetune.training import executions
 
 executions.MARK_EVERY_S = 0.0
-attempt = Attempt(TrialSpec.model_validate_json(sys.argv[1]), Path(sys.argv[2]), device="cpu", threads=1)
+attempt = TrainingAttempt(TrialSpec.model_validate_json(sys.argv[1]), Path(sys.argv[2]), device="cpu", threads=1)
 attempt.advance()
 learn, steps = attempt._learner.step, []
 

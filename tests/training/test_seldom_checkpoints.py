@@ -16,10 +16,11 @@ from trained_here import run_through
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import NumericError, Preempted
 from vsetune.records.events import AttemptStart, ValidationPoint
+from vsetune.records.state import trials_of
 from vsetune.records.studies import BEST_FILE
 from vsetune.records.writer import StudyWriter
-from vsetune.report.selection import cost_of, trials_of
-from vsetune.training.attempt import Attempt
+from vsetune.report.selection import cost_of
+from vsetune.training.attempt import TrainingAttempt
 from vsetune.training.checkpoint import CHECKPOINT_FILE, CheckpointPace
 
 SELDOM = 1e-9
@@ -56,7 +57,7 @@ def test_a_checkpoint_is_due_once_the_last_one_is_its_share_of_the_time() -> Non
     assert len(written_at(0.02, takes=0.5, validations=[60.0 * n for n in range(5)])) == 5
 
 
-def open_attempt(trial: TrialSpec, folder: Path, share: float = SELDOM) -> Attempt:
+def open_attempt(trial: TrialSpec, folder: Path, share: float = SELDOM) -> TrainingAttempt:
     return trained_here.open_attempt(trial, folder, checkpoint_share=share)
 
 
@@ -66,7 +67,7 @@ def kept_step(folder: Path) -> int:
     return step
 
 
-def assert_same(one: Attempt, other: Attempt) -> None:
+def assert_same(one: TrainingAttempt, other: TrainingAttempt) -> None:
     """Curve, best weights and last parameters."""
     ours, theirs = ([(point.step, point.epoch, point.m_recall) for point in each.history] for each in (one, other))
     assert ours == theirs

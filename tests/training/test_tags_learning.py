@@ -12,7 +12,7 @@ from vsetune.config.sources.recipe import IngestRecipe, PixelsSpec, ScenesSource
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 
 VALIDATION_IMAGES, CAPTIONS = 100, 5
 NETWORK: dict[str, Any] = {
@@ -48,7 +48,7 @@ def test_tags_learns_scenes_to_an_m_recall_of_five_times_chance(tmp_path: Path) 
         "data": {"path": str(tmp_path / "scenes"), "test_split": None}, "network": NETWORK,
         "loss": {"name": "irtm", "hardest": 15}, "training": TRAINING,
     })
-    attempt = Attempt(trial, tmp_path / "trial", device="cpu", threads=2)
+    attempt = TrainingAttempt(trial, tmp_path / "trial", device="cpu", threads=2)
     while not attempt.is_finished:
         point = attempt.advance()
     attempt.close()

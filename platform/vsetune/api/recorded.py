@@ -10,7 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vsetune.records.events import AttemptRecord, ValidationPoint
+from vsetune.records.events import ValidationPoint
+from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from vsetune.api.charts import Figure
     from vsetune.api.retrieval import Embedded, Found, Retrieval
-    from vsetune.records.studies import StudyState
     from vsetune.report.rows import Leaderboard
     from vsetune.study.recorded import RecordedAttempt
     from vsetune.training.trained import TrainedTrial
@@ -59,12 +59,12 @@ class RecordedStudy:
     @property
     def status(self) -> str:
         """`running`; `finished`; `failed`, where every trial failed; or `killed`: `resume` continues the study."""
-        return self.state.status
+        return self._store.status(self.name)
 
     @property
-    def state(self) -> StudyState:
-        """Status, and the time of the last event in seconds since 1970."""
-        return self._store.state(self.name)
+    def seen(self) -> float:
+        """Time of its last event, in seconds since 1970."""
+        return self._store.seen(self.name)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -252,7 +252,7 @@ class Trial(Queryable):
         self._attempt: RecordedAttempt = find_attempt(self._store, name, finished=False)
 
     @property
-    def record(self) -> AttemptRecord:
+    def record(self) -> Attempt:
         """The attempt: `status`, `summary` (numbers by name), `error`, `start` (seed, cell, environment)."""
         return self._attempt.record
 
@@ -290,5 +290,5 @@ def _without_metrics(point: ValidationPoint) -> dict[str, Any]:
     return {name: value for name, value in asdict(point).items() if name != "metrics"}
 
 
-def _about(attempt: AttemptRecord) -> dict[str, Any]:
+def _about(attempt: Attempt) -> dict[str, Any]:
     return {name: getattr(attempt.start, name) for name in _ABOUT}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from vsetune.networks.network_base import Network
     from vsetune.study.preparation import PreparedStudy
-    from vsetune.training.attempt import Attempt
+    from vsetune.training.attempt import TrainingAttempt
     from vsetune.training.trained import TrainedTrial
 
 
@@ -114,14 +114,14 @@ def train(
 
 def open_training(
     prepared: PreparedStudy, *, cell: str | None, seed: int | None, device: str, fresh: bool
-) -> Attempt:
+) -> TrainingAttempt:
     """The training of a cell at its defaults, in the study's folder `train`. cell: None for the first. seed: None for
     the first of the study. fresh: what an earlier training left is removed; else it is continued.
 
     UsageError for an unknown cell, StaleCheckpoint for an earlier training with other settings."""
     from vsetune.study.first_stages import kept_stage
     from vsetune.study.study_home import TRAIN_FOLDER
-    from vsetune.training.attempt import Attempt
+    from vsetune.training.attempt import TrainingAttempt
 
     cells = {each.name: each for each in prepared.cells}
     try:
@@ -135,7 +135,7 @@ def open_training(
     folder = prepared.folder / TRAIN_FOLDER / trial.trial
     if fresh:
         shutil.rmtree(folder, ignore_errors=True)
-    return Attempt(
+    return TrainingAttempt(
         trial, folder, device=device, threads=prepared.spec.resources.cpus, first_stage=kept_stage(trial, folder),
         reading=prepared.spec.resources.reading_of(Needs(gpus=1.0)),
     )

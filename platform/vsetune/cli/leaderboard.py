@@ -33,7 +33,8 @@ from vsetune.cli.output import (
 )
 from vsetune.config.spec.yaml_files import dump_yaml
 from vsetune.errors import UsageError
-from vsetune.records.events import AttemptRecord, StudyRecord
+from vsetune.records.events import StudyRecord
+from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies
 from vsetune.storage.whole_files import write_text
 
@@ -206,7 +207,7 @@ def _of_several_searches(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _origin(row: Row, attempts: Sequence[AttemptRecord]) -> str:
+def _origin(row: Row, attempts: Sequence[Attempt]) -> str:
     """The code and the data of the trials behind a row."""
     trials = {seed.trial for seed in row.seeds}
     environments = [each.start.environment for each in attempts if each.start.trial in trials]
@@ -219,7 +220,7 @@ def _origin(row: Row, attempts: Sequence[AttemptRecord]) -> str:
 
 def _found(
     name: str, baseline: str | None
-) -> tuple[Sequence[AttemptRecord], StudyRecord, Leaderboard, Row]:
+) -> tuple[Sequence[Attempt], StudyRecord, Leaderboard, Row]:
     """Attempts and record of the study, its board, and the row. UsageError for anything that does not exist."""
     from vsetune.report.building import build
     from vsetune.study.recorded_boards import baseline_of

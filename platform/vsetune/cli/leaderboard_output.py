@@ -14,7 +14,8 @@ from vsetune.cli.options import Baseline, flag, place_to_write
 from vsetune.cli.output import BAD_VALUE, as_problem, inform, results
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import UsageError
-from vsetune.records.events import AttemptRecord, StudyRecord
+from vsetune.records.events import StudyRecord
+from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies
 from vsetune.storage.home_files import keep_in_home
 from vsetune.storage.paths import home, remote_home
@@ -171,7 +172,7 @@ class ReadBoards:
 
     store: Studies
     shown: Shown
-    attempts: Sequence[AttemptRecord]
+    attempts: Sequence[Attempt]
     name: str
 
 

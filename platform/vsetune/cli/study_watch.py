@@ -44,7 +44,7 @@ def list_studies(as_json: Json = False) -> None:
     results.print(FittingTable(columns, [
         (
             view.name, _status(view), _share(view), str(view.counts.get("running", 0) or ""), f"{view.cost.epochs:.1f}",
-            f"{view.cost.device_seconds / 3600:.2f}", _money(view.cost.usd), _ago(view.state.seen),
+            f"{view.cost.device_seconds / 3600:.2f}", _money(view.cost.usd), _ago(view.seen),
         )
         for view in views
     ]))
@@ -63,13 +63,13 @@ def show_study(
         return
     counts = ", ".join(f"{count} {_word(status)}" for status, count in sorted(view.counts.items())) or "none yet"
     lines = [
-        f"{view.name}: {_status(view)}, last sign {_ago(view.state.seen)}",
+        f"{view.name}: {_status(view)}, last sign {_ago(view.seen)}",
         f"trials: {_share(view)} done ({counts})",
         f"cost: {view.cost.epochs:.1f} epochs, {view.cost.wasted_epochs:.1f} of them lost; "
         f"{view.cost.device_seconds / 3600:.2f} device-hours; {_money(view.cost.usd) or 'no prices'}{_unpriced(view)}",
     ]
-    if view.state.stop_asked is not None:
-        lines.append(f"last asked to stop: {view.state.stop_asked}")
+    if view.stop_asked is not None:
+        lines.append(f"last asked to stop: {view.stop_asked}")
     lines += [f"failed: {coded(why)}" for why in view.cannot_draw.values()]
     results.out("\n".join(lines))
     shown = [trial for trial in view.trials if every or trial.status in ("running", "killed")]
@@ -85,8 +85,8 @@ def stop_study(study: StudyName) -> None:
     it has stopped, 1 when it has not within two minutes, which a trial that writes large checkpoints may need.
     """
     (view,) = _views(study)
-    if view.state.status != "running":
-        starting = "" if view.state.status in _ENDED else "; if it was resumed a moment ago repeat this in a minute"
+    if view.status != "running":
+        starting = "" if view.status in _ENDED else "; if it was resumed a moment ago repeat this in a minute"
         inform(f"study {study}: is not running ({_status(view)}), nothing to stop{starting}")
         return
     studies = Studies()
@@ -94,18 +94,18 @@ def stop_study(study: StudyName) -> None:
     studies.ask_to_stop(study, f"{moment} UTC by {getpass.getuser()}@{socket.gethostname()}")
     with interruptible("the request stays, its driver will follow it"), stderr.status("asked its driver to stop"):
         until = time.monotonic() + _STOPS_WITHIN_S
-        state = studies.state(study)
-        while state.status == "running" and time.monotonic() < until:
+        status = studies.status(study)
+        while status == "running" and time.monotonic() < until:
             time.sleep(1.0)
-            state = studies.state(study)
-    if state.status == "running":
+            status = studies.status(study)
+    if status == "running":
         inform(
-            f"study {study}: asked to stop, and still running; last sign {_ago(state.seen)}. If its driver has died "
-            "nothing needs to stop: run it again with --resume"
+            f"study {study}: asked to stop, and still running; last sign {_ago(studies.seen(study))}. If its driver "
+            "has died nothing needs to stop: run it again with --resume"
         )
         raise typer.Exit(1)
-    if state.status in _ENDED:
-        inform(f"study {study}: has {state.status} meanwhile, so nothing was left to stop")
+    if status in _ENDED:
+        inform(f"study {study}: has {status} meanwhile, so nothing was left to stop")
         return
     inform(f"study {study}: stopped; go on with --resume, or by submitting it again")
 
@@ -142,8 +142,8 @@ def _row(trial: TrialView) -> list[str]:
 
 def _status(view: StudyView) -> str:
     """`killed` is an interrupted study; a running study without signs of life may have lost its driver."""
-    status = _word(view.state.status)
-    silent = status == "running" and time.time() - view.state.seen > _SILENT_AFTER_S
+    status = _word(view.status)
+    silent = status == "running" and time.time() - view.seen > _SILENT_AFTER_S
     return f"{status}, silent" if silent else status
 
 
@@ -175,7 +175,7 @@ def _ago(moment: float) -> str:
 
 def _plain(view: StudyView) -> dict[str, object]:
     return {
-        "study": view.name, "status": view.state.status, "seen": view.state.seen, "stop_asked": view.state.stop_asked,
+        "study": view.name, "status": view.status, "seen": view.seen, "stop_asked": view.stop_asked,
         "trials": {"promised": view.promised, **view.counts}, "epochs": view.cost.epochs,
         "wasted_epochs": view.cost.wasted_epochs, "device_seconds": view.cost.device_seconds, "usd": view.cost.usd,
         "unpriced_device_seconds": view.cost.unpriced_seconds, "cannot_draw": dict(view.cannot_draw),

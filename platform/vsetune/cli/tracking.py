@@ -55,7 +55,7 @@ def export(
     with interruptible("nothing was written"), stderr.status("exporting"):
         files = export_study(study, to)
     results.out(f"{study}: {files} files in {to.absolute()}")
-    if studies.state(study).status == "running":
+    if studies.status(study) == "running":
         complain("warning", Problem.of(
             "VSE-X036", "study {study}: is running, and the export has it as it was; export it again when it has "
             "ended.", study=study,

@@ -10,7 +10,7 @@ from vsetune.metrics.curves import Curve, best_of_curve
 from vsetune.metrics.efficiency import epochs_to_target
 from vsetune.nightly.first_steps import FirstSteps
 from vsetune.nightly.night import BY_NAME, MEASURES, STEP_TIMES, CellNight
-from vsetune.records.events import AttemptRecord
+from vsetune.records.state import Attempt
 
 _OF_SUMMARY = {
     "epoch_time": "epoch_products", "epoch_wall_time": "epoch_wall_products", "pair_rate": "pairs_per_product",
@@ -25,10 +25,10 @@ _OWN_PACKAGE = "package_vsetune"
 
 
 def cell_nights(
-    attempts: Sequence[AttemptRecord], cells: Iterable[str], *, seeds: int, target: float, first: FirstSteps,
+    attempts: Sequence[Attempt], cells: Iterable[str], *, seeds: int, target: float, first: FirstSteps,
 ) -> dict[str, CellNight]:
     """The measurements of each cell. seeds: trials per cell that should have finished. target: M-Recall in per cent."""
-    by_cell: dict[str, dict[str, AttemptRecord]] = {name: {} for name in cells}
+    by_cell: dict[str, dict[str, Attempt]] = {name: {} for name in cells}
     for record in sorted(attempts, key=lambda each: each.start.number):
         if record.start.cell in by_cell:
             by_cell[record.start.cell][record.start.trial] = record  # the last attempt continues the earlier ones
@@ -52,7 +52,7 @@ def unmeasured(name: str, cell: CellNight, first: FirstSteps, measures: Iterable
         yield f"{name}: first losses: not all are finite"
 
 
-def conditions_of(attempts: Sequence[AttemptRecord]) -> dict[str, str]:
+def conditions_of(attempts: Sequence[Attempt]) -> dict[str, str]:
     """Conditions of the results besides code and settings, as the workers reported them, by name; empty without
     attempts.
 
@@ -65,7 +65,7 @@ def conditions_of(attempts: Sequence[AttemptRecord]) -> dict[str, str]:
     return {name: " | ".join(sorted(values)) for name, values in sorted(found.items())}
 
 
-def _conditions(record: AttemptRecord) -> dict[str, str]:
+def _conditions(record: Attempt) -> dict[str, str]:
     environment, protocol = record.start.environment, record.start.protocol
     packages = {name: value for name, value in environment.items() if name.startswith("package_")}
     packages.pop(_OWN_PACKAGE, None)  # the revision identifies the code
@@ -77,7 +77,7 @@ def _conditions(record: AttemptRecord) -> dict[str, str]:
 
 
 def _cell_night(
-    trials: Sequence[AttemptRecord], *, seeds: int, target: float, name: str, first: FirstSteps
+    trials: Sequence[Attempt], *, seeds: int, target: float, name: str, first: FirstSteps
 ) -> CellNight:
     finished = [record for record in trials if record.status == "finished" and record.curve]
     taken = [_values(record, target) for record in finished]
@@ -91,7 +91,7 @@ def _cell_night(
     return CellNight(values, tuple(steps.get("losses", ())), trouble, steps.get("recalls", {}))
 
 
-def _trouble(trials: Sequence[AttemptRecord], finished: int, seeds: int) -> str | None:
+def _trouble(trials: Sequence[Attempt], finished: int, seeds: int) -> str | None:
     if finished == seeds:
         return None
     errors = [record.error for record in trials if record.status != "finished" and record.error]
@@ -99,7 +99,7 @@ def _trouble(trials: Sequence[AttemptRecord], finished: int, seeds: int) -> str 
     return f"{finished} of {seeds} trials finished{because}"
 
 
-def _values(record: AttemptRecord, target: float) -> dict[str, float]:
+def _values(record: Attempt, target: float) -> dict[str, float]:
     """The available measures of one finished trial."""
     curve, summary = record.curve, record.summary
     values = {

@@ -22,7 +22,7 @@ from vsetune.nightly.measuring import cell_nights, conditions_of, unmeasured
 from vsetune.nightly.night import BY_NAME, STEP_TIMES, Night, NightReport
 from vsetune.nightly.nightly_spec import NightlySpec
 from vsetune.nightly.reporting import report_of
-from vsetune.records.events import AttemptRecord
+from vsetune.records.state import Attempt
 from vsetune.storage.hashes import fingerprint_of
 from vsetune.study.places import tracking_uri
 from vsetune.study.preparation import PreparedStudy, prepare_spec
@@ -184,7 +184,7 @@ _LONGEST = 60
 
 
 def conditions_of_night(
-    spec: NightlySpec, prepared: PreparedStudy, attempts: Sequence[AttemptRecord]
+    spec: NightlySpec, prepared: PreparedStudy, attempts: Sequence[Attempt]
 ) -> dict[str, str]:
     """Conditions by name: `settings.KEY` of the file, `plugin.KEY`, `data`, `first_steps_on` (the processor here), and
     the conditions that the workers reported. The code is not included: a night looks for changes caused by the code.

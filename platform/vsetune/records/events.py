@@ -204,22 +204,6 @@ class AttemptStart(_Checked):
         return int(suffix[2:]) if suffix.startswith(".r") else 1
 
 
-@dataclass(frozen=True)
-class AttemptRecord:
-    """One attempt with its summary and its curve, as read back from the store.
-
-    curve: (epoch, m_recall) of every validation, in order. summary: numbers known at the end
-    (`best_m_recall`, `epochs_to_best`, `train_seconds`, `device_seconds`, `wasted_epochs`, `test_m_recall`, ...).
-    """
-
-    attempt_id: str
-    start: AttemptStart
-    status: AttemptStatus
-    curve: tuple[tuple[float, float], ...]
-    summary: Mapping[str, float]
-    error: str | None = None
-
-
 def was_cut_short(status: str, error: str | None) -> bool:
     """Whether an attempt finished before its last epoch because it reached the target of its search."""
     return status == "finished" and (error or "").startswith(TARGET_REACHED)

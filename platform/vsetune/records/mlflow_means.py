@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from vsetune.records.events import AttemptRecord, Validated
+from vsetune.records.events import Validated
 from vsetune.records.log import Line
 from vsetune.records.mlflow_client import ATTEMPT, KIND, NOTE, PARENT, log_in_batches
 from vsetune.records.mlflow_descriptions import CONFIGURATION, MEAN, attempt_params, command_tags, configuration_words
-from vsetune.records.study_history import StudyHistory
+from vsetune.records.state import Attempt, StudyState
 from vsetune.storage.hashes import fingerprint_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class MeanCurve:
     """Mean over the seeds of a configuration. attempts: the finished one of each seed, in the order of seeds. series:
     (step, mean) by metric, at the steps that all attempts have. totals: means of their totals. ended: Unix seconds."""
 
-    attempts: Sequence[AttemptRecord]
+    attempts: Sequence[Attempt]
     ended: float
     series: Mapping[str, Sequence[tuple[int, float]]] = field(default_factory=dict)
     totals: Mapping[str, float] = field(default_factory=dict)
@@ -61,22 +61,21 @@ class MeanCurve:
 
 def mean_curves(lines: Iterable[Line]) -> list[MeanCurve]:
     """Of each configuration with at least two finished seeds, sorted by name. lines: of a whole log."""
-    history, points = StudyHistory(), dict[str, dict[str, dict[int, float]]]()
+    state, points = StudyState(), dict[str, dict[str, dict[int, float]]]()
     for line in lines:
-        history.read(line)
+        state.read(line)
         if line.kind == "validated":
             event = line.event()
             assert isinstance(event, Validated)
             _add(points.setdefault(event.attempt, {}), event)
-    seen = history.attempts_seen()
     found = [
         MeanCurve(
-            of_seeds, max(seen[each.attempt_id] for each in of_seeds),
+            of_seeds, max(each.seen for each in of_seeds),
             _means([points.get(each.attempt_id, {}) for each in of_seeds]),
             {name: _mean([each.summary[name] for each in of_seeds]) for name in _TOTALS
              if all(name in each.summary for each in of_seeds)},
         )
-        for of_seeds in _seeds_of_configurations(history.attempts())
+        for of_seeds in _seeds_of_configurations(list(state.attempts.values()))
     ]
     return sorted(found, key=lambda curve: curve.name)
 
@@ -89,10 +88,10 @@ def _add(series: dict[str, dict[int, float]], event: Validated) -> None:
             series.setdefault(name, {})[point.step] = value
 
 
-def _seeds_of_configurations(attempts: Sequence[AttemptRecord]) -> Iterator[list[AttemptRecord]]:
+def _seeds_of_configurations(attempts: Sequence[Attempt]) -> Iterator[list[Attempt]]:
     """The finished attempt of each seed, by configuration; a trial counts by its last attempt."""
     last = {each.start.trial: each for each in sorted(attempts, key=lambda each: each.start.number)}
-    groups: dict[tuple[str, str], dict[int, AttemptRecord]] = {}
+    groups: dict[tuple[str, str], dict[int, Attempt]] = {}
     for each in last.values():
         if each.status == "finished":
             key = each.start.cell, json.dumps(dict(each.start.configuration), sort_keys=True)

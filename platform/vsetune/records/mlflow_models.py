@@ -13,9 +13,9 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types.schema import Array, ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
 from vsetune.errors import UsageError
-from vsetune.records.events import AttemptRecord
 from vsetune.records.mlflow_client import in_one_line, open_client
 from vsetune.records.mlflow_descriptions import attempt_params
+from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies
 
 with warnings.catch_warnings():  # mlflow.pyfunc warns about its own type hints
@@ -42,7 +42,7 @@ class MlflowModels:
         self._uri, self._studies = uri, studies
         self._client = open_client(uri)
 
-    def known(self, record: AttemptRecord, *, weights_sha256: str, index: str | None) -> str | None:
+    def known(self, record: Attempt, *, weights_sha256: str, index: str | None) -> str | None:
         """The address of a complete model with these weights and this index; None if there is none."""
         wanted = _tags(record, weights_sha256, index)
         experiment, run = self._place(record)
@@ -54,7 +54,7 @@ class MlflowModels:
         return f"models:/{whole[0].model_id}" if whole else None
 
     def log(
-        self, record: AttemptRecord, folder: Path, *, weights_sha256: str, index: str | None, reads_pieces: bool
+        self, record: Attempt, folder: Path, *, weights_sha256: str, index: str | None, reads_pieces: bool
     ) -> str:
         """Log a new model; returns its address. folder: its files. reads_pieces: it needs the packages of a tokeniser.
         """
@@ -72,7 +72,7 @@ class MlflowModels:
             self._client.log_outputs(run, [LoggedModelOutput(model.model_id, 0)])
         return f"models:/{model.model_id}"
 
-    def _place(self, record: AttemptRecord) -> tuple[str, str]:
+    def _place(self, record: Attempt) -> tuple[str, str]:
         """(experiment, run) of an attempt."""
         experiment, runs = self._studies.in_mlflow(record.start.study)
         if experiment is None or record.attempt_id not in runs:
@@ -98,13 +98,13 @@ def signature() -> ModelSignature:
     return ModelSignature(None, outputs, params)
 
 
-def _tags(record: AttemptRecord, weights_sha256: str, index: str | None) -> dict[str, str]:
+def _tags(record: Attempt, weights_sha256: str, index: str | None) -> dict[str, str]:
     return {
         WEIGHTS_SHA256: weights_sha256, INDEX: index or "none", "cell": record.start.cell, "trial": record.start.trial,
     }
 
 
-def _save(saved: Path, record: AttemptRecord, folder: Path, model_id: str, run: str, reads_pieces: bool) -> None:
+def _save(saved: Path, record: Attempt, folder: Path, model_id: str, run: str, reads_pieces: bool) -> None:
     start = record.start
     package, trained_by = "vsetune[encoder]" if reads_pieces else "vsetune", start.environment.get("package_vsetune")
     about: Any = Model(run_id=run, artifact_path=_name(start.trial), model_id=model_id)

@@ -30,8 +30,8 @@ from vsetune.config.spec.base import Name
 from vsetune.errors import DataError, Problem, StorageError, StudyConflict, UsageError, VsetuneError, one_line
 from vsetune.records.events import Event, Opened, StudyRecord, is_inside
 from vsetune.records.log import LOG_FILE, Line, LogWriter, cannot_write, lines_of
+from vsetune.records.state import SNAPSHOT_FILE, StudyState
 from vsetune.records.studies import folder_of_study
-from vsetune.records.study_history import SNAPSHOT_FILE, StudyHistory
 from vsetune.records.study_lock import LOCK_FILE, is_led
 from vsetune.storage.hashes import sha256_of_file
 from vsetune.storage.home_files import keep_in_home
@@ -368,7 +368,7 @@ _CHECKS: dict[type, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in get
 def require_sound_log(log: Path, study: str, *, where: str) -> None:
     """Read all of a log. DataError, with the line, for content that this version could not have written for this study.
     """
-    history, number = StudyHistory(), -1
+    state, number = StudyState(), -1
     place = f"{one_line(where, most=400)}: {LOG_FILE}"
     _require_short_lines(log, place)
     try:
@@ -376,8 +376,8 @@ def require_sound_log(log: Path, study: str, *, where: str) -> None:
             number = line.number
             event = line.event()
             _CHECKS[type(event)].validate_python(event)
-            _require_of_study(event, study, history.record)
-            history.add(event)
+            _require_of_study(event, study, state.record)
+            state.add(event)
     except DataError as error:
         raise DataError(
             "VSE-R021", "{log}: line {line}: {reason}; export the study again", log=place, line=number + 1,

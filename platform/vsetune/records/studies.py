@@ -6,24 +6,15 @@ import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from vsetune.config.spec.base import did_you_mean
 from vsetune.errors import DataError, UsageError, VsetuneError
-from vsetune.records.events import (
-    AttemptRecord,
-    Drawn,
-    StudyRecord,
-    StudyStatus,
-    Validated,
-    ValidationPoint,
-    curve_of,
-)
+from vsetune.records.events import Drawn, StudyRecord, StudyStatus, Validated, ValidationPoint, curve_of
 from vsetune.records.log import LOG_FILE, OBJECTS, cannot_write, lines_of, name_of_log, refreshed
-from vsetune.records.study_history import KnownLog, NotBegun, StudyHistory, read_snapshot, write_snapshot
+from vsetune.records.state import Attempt, KnownLog, NotBegun, StudyState, Trial, read_snapshot, write_snapshot
 from vsetune.records.study_lock import LOCK_FILE, is_led
 from vsetune.storage.home_files import bring_mirrored, find_in_home, keep_in_home
 from vsetune.storage.locks import take_lock
@@ -44,20 +35,6 @@ _WORTH_A_SNAPSHOT = 20 << 20
 """A snapshot is written after reading more than this many bytes of a log."""
 
 
-@dataclass(frozen=True)
-class StudyState:
-    """A study at a moment. Times are seconds since 1970.
-
-    seen: time of its last event. attempts_seen: time of the last event of every attempt, by its name. stop_asked: the
-    last request to stop, with time and author, as text; it stays after it was followed.
-    """
-
-    status: Literal["running"] | StudyStatus
-    seen: float
-    attempts_seen: Mapping[str, float] = field(default_factory=dict)
-    stop_asked: str | None = None
-
-
 def folder_of_study(name: str) -> Path:
     """The folder of a study's log, trials, copies of plugins and results, on this node."""
     return home() / RUNS / name
@@ -74,7 +51,7 @@ class Studies:
 
     def studies(self) -> list[StudyRecord]:
         """All studies that have begun, oldest first. One that cannot be read is left out, see `readable`."""
-        found = self.readable(self.names(), self._history)
+        found = self.readable(self.names(), self._state)
         begun = [each for each in found if each.record is not None]
         return [each.record for each in sorted(begun, key=lambda each: each.began) if each.record is not None]
 
@@ -98,16 +75,23 @@ class Studies:
         assert record is not None, "a known study has begun"
         return record
 
-    def attempts(self, study: str) -> list[AttemptRecord]:
-        """Attempts in the order in which they began. The summary of an attempt that has not ended has `train_seconds`
-        and `device_seconds` of its last validation."""
-        return self._known(study).attempts()
+    def attempts(self, study: str) -> list[Attempt]:
+        """Attempts in the order in which they began."""
+        return list(self._known(study).attempts.values())
+
+    def trials(self, study: str) -> list[Trial]:
+        """Trials in the order in which they began."""
+        return list(self._known(study).trials.values())
+
+    def read_to(self, study: str) -> tuple[str, int]:
+        """Up to where its log was read last: the log, and a place in it. It changes with every event."""
+        return self._read[study].log, self._read[study].end
 
     def draws(self, study: str) -> list[Drawn]:
         """The configurations that the searches of a study sampled, in order."""
         return list(self._known(study).draws)
 
-    def attempt(self, name: str) -> AttemptRecord:
+    def attempt(self, name: str) -> Attempt:
         """The attempt of this name, STUDY/TRIAL/NUMBER."""
         return self._known(_study_of(name)).attempt(name)
 
@@ -148,11 +132,13 @@ class Studies:
                 found[attempt] = next(each.metrics for each in event.points if each.epoch == epochs[attempt])
         return found
 
-    def state(self, study: str) -> StudyState:
-        """The state now: `running` if its driver lives, `killed` if its driver died."""
-        history = self._known(study)
-        status = history.status or ("running" if is_driven(study) else "killed")
-        return StudyState(status, history.seen, history.attempts_seen(), self.stop_asked(study))
+    def status(self, study: str) -> Literal["running"] | StudyStatus:
+        """The status now: `running` if its driver lives, `killed` if its driver died."""
+        return self._known(study).status or ("running" if is_driven(study) else "killed")
+
+    def seen(self, study: str) -> float:
+        """Time of its last event, in seconds since 1970."""
+        return self._known(study).seen
 
     def ask_to_stop(self, study: str, request: str) -> None:
         """Leave a request that the study's driver reads within seconds, on any machine. request: one line, different
@@ -166,7 +152,8 @@ class Studies:
             put_bytes(url, request.encode())
 
     def stop_asked(self, study: str) -> str | None:
-        """The last request to stop; None if there never was one. Cheap."""
+        """The last request to stop, with time and author; None if there never was one. It stays after it was followed.
+        Cheap."""
         place = folder_of_study(study) / _STOP_FILE
         url = remote_place(place)
         if url is not None:
@@ -236,40 +223,40 @@ class Studies:
         except OSError as error:
             raise unreadable(place, error) from error
 
-    def _known(self, study: str) -> StudyHistory:
-        history = self._history(study) if study and "/" not in study else StudyHistory()
-        if history.record is None:
+    def _known(self, study: str) -> StudyState:
+        state = self._state(study) if study and "/" not in study else StudyState()
+        if state.record is None:
             raise unknown_study(study, self.names())
-        return history
+        return state
 
-    def _history(self, study: str) -> StudyHistory:
-        """The history in its log now; lines that were read before are not read again. An error names the study."""
+    def _state(self, study: str) -> StudyState:
+        """The state in its log now; lines that were read before are not read again. An error names the study."""
         try:
             return self._read_on(study)
         except FileNotFoundError:
-            return StudyHistory()
+            return StudyState()
         except OSError as error:
             raise unreadable(folder_of_study(study) / LOG_FILE, error) from error
         except VsetuneError as error:
             self._read.pop(study, None)
             raise type(error)(error.problem.at(f"study {study}")) from error
 
-    def _read_on(self, study: str) -> StudyHistory:
+    def _read_on(self, study: str) -> StudyState:
         folder, known = folder_of_study(study), self._read.get(study)
         path = refreshed(folder, remote_place(folder), folder / LOCK_FILE, checks=known is None)
         known = known or read_snapshot(folder)
         size, name = path.stat().st_size, name_of_log(path)
         if known is None or known.end > size or known.log != name:
-            known = KnownLog(StudyHistory(), 0, name)
-        begin, history = known.end, known.history
+            known = KnownLog(StudyState(), 0, name)
+        begin, state = known.end, known.state
         self._read[study] = known
         for line in lines_of(path, begin):
             try:
-                history.read(line)
+                state.read(line)
             except NotBegun as error:  # the line of its beginning is damaged, as a warning says
                 _tell_lost(study, str(error))
             known.end = line.end
-        if history.record is None and known.end:
+        if state.record is None and known.end:
             raise DataError(
                 "VSE-R001", "{log}: damaged at byte {byte:,}; put back a copy of the study's folder, or bring the "
                 "lines from its MLflow (vsetune tracking import --tracking-uri URI {study})", log=path, byte=0,
@@ -277,7 +264,7 @@ class Studies:
             )
         if known.end - begin > _WORTH_A_SNAPSHOT:
             write_snapshot(folder, known)
-        return history
+        return state
 
     def _points(self, names: Iterable[str]) -> dict[str, list[ValidationPoint]]:
         """All validations of these attempts, in one pass over each log."""

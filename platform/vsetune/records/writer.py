@@ -12,7 +12,6 @@ from vsetune.errors import StudyConflict
 from vsetune.records.events import (
     FIRST_REPEATS,
     PLUGIN_TAG,
-    AttemptRecord,
     AttemptStart,
     AttemptStatus,
     Begun,
@@ -28,7 +27,7 @@ from vsetune.records.events import (
     attempt_id,
 )
 from vsetune.records.log import LogWriter, lines_of
-from vsetune.records.study_history import StudyHistory
+from vsetune.records.state import Attempt, StudyState
 
 _SHOWN = 4
 _FREE_TO_CHANGE = ("description", "plugins", "resources", "tracking")
@@ -44,14 +43,14 @@ class StudyWriter:
         """log: None for a study that ends with this process. StorageError for a log of a newer version."""
         self._log = log
         self._lock = threading.RLock()
-        self.history = StudyHistory()
+        self.state = StudyState()
         for line in lines_of(log.path) if log is not None else ():
-            self.history.read(line)
+            self.state.read(line)
 
     def open_study(self, record: StudyRecord, *, resume: bool) -> None:
         """Begin the study, or resume it. StudyConflict if it exists and `resume` is False, or if it is another study.
         """
-        known = self.history.record
+        known = self.state.record
         if known is not None:
             require_same_study(known, record, resume=resume)
         self._add(Opened(record, time.time()), settled=True)
@@ -65,7 +64,7 @@ class StudyWriter:
     def record_points(self, attempt: str, points: Sequence[ValidationPoint]) -> None:
         """Add the validations that the curve lacks. UsageError for an attempt that has not begun."""
         with self._lock:
-            last = self.history.last_step(attempt)
+            last = self.state.attempt(attempt).step
             new = {each.step: each for each in points if each.step > last}
             if new:
                 self._add(Validated(attempt, tuple(new[step] for step in sorted(new)), time.time()))
@@ -77,7 +76,7 @@ class StudyWriter:
         """End an attempt. files: stored with it, below the study's folder. UsageError for an attempt that has not
         begun."""
         with self._lock:
-            self.history.last_step(attempt)
+            self.state.attempt(attempt)
             self._add(Ended(attempt, status, dict(summary), tuple(files), error, time.time()), durable=True)
 
     def finish_study(self, status: StudyStatus, files: Sequence[str] = ()) -> None:
@@ -88,14 +87,10 @@ class StudyWriter:
         """Record a sampled configuration. It counts once `settle` has returned."""
         self._add(event, durable=True)
 
-    def drawn(self, cell: str) -> list[Drawn]:
-        """The configurations of a cell, in order."""
-        return list(self.history.drawn(cell))
-
-    def attempts(self) -> list[AttemptRecord]:
+    def attempts(self) -> list[Attempt]:
         """All attempts in the order in which they began."""
         with self._lock:
-            return self.history.attempts()
+            return list(self.state.attempts.values())
 
     def settle(self, within_s: float = 60.0) -> None:
         """Return once all events count; see `LogWriter.settle`."""
@@ -104,7 +99,7 @@ class StudyWriter:
 
     def _add(self, event: Event, *, durable: bool = False, settled: bool = False) -> None:
         with self._lock:
-            self.history.add(event)
+            self.state.add(event)
             if self._log is not None:
                 self._log.append(event, durable=durable or settled)
         if settled:

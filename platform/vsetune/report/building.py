@@ -20,7 +20,8 @@ from vsetune.metrics.efficiency import (
 )
 from vsetune.metrics.repeated_searches import FEWEST_REPEATS, spread
 from vsetune.metrics.seed_statistics import curve_noise, epochs_over_seeds, mean_interval, noise_tolerance, still_rises
-from vsetune.records.events import SEARCH_VALUE, AttemptRecord, was_cut_short
+from vsetune.records.events import SEARCH_VALUE, was_cut_short
+from vsetune.records.state import Attempt, Trial, trials_of
 from vsetune.report.comparing import answered, bounds, collapse_of, collapsed_seeds, comparison_of
 from vsetune.report.pareto_front import pareto_front
 from vsetune.report.rows import Bounds, Collapse, Cost, Leaderboard, Pick, Row, best_pick
@@ -28,7 +29,6 @@ from vsetune.report.search_budgets import SearchBudget
 from vsetune.report.seed_results import Contender, SeedResult, headline_of
 from vsetune.report.selection import (
     RUNNER_UP,
-    Trial,
     budget_of_search,
     by_configuration,
     code_of,
@@ -42,7 +42,6 @@ from vsetune.report.selection import (
     runs_of_configuration,
     seed_results,
     sum_of,
-    trials_of,
     usable,
     why_cannot_draw,
     winner_of,
@@ -50,7 +49,7 @@ from vsetune.report.selection import (
 
 
 def build(
-    attempts: Sequence[AttemptRecord], *, baseline: str, target_share: float = TARGET_SHARE
+    attempts: Sequence[Attempt], *, baseline: str, target_share: float = TARGET_SHARE
 ) -> Leaderboard:
     """Compare the losses of a study, separately for every data set and network.
 
@@ -129,7 +128,7 @@ class _Search:
     """One search of a row: its pick, the attempt that won it, the seeds of the pick, and the flags of all these."""
 
     pick: Pick
-    winner: AttemptRecord | None
+    winner: Attempt | None
     seeds: tuple[SeedResult, ...]
     contenders: tuple[Contender, ...]
     flags: list[str]

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from vsetune.errors import UsageError
 from vsetune.metrics.efficiency import TARGET_SHARE
-from vsetune.records.events import AttemptRecord, StudyRecord
+from vsetune.records.events import StudyRecord
+from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies
 from vsetune.report.building import build
 from vsetune.report.many_studies import StudyAttempts, build_many
@@ -64,7 +65,8 @@ class LiveBoard:
     ) -> None:
         self._store, self._source, self._mlflow_url, self._told = store, source, mlflow_url, told
         self._next_look = float("-inf")
-        self._read: tuple[dict[str, Sequence[AttemptRecord]], dict[str, str]] = {}, {}
+        self._read: tuple[dict[str, tuple[str, int]], dict[str, str]] = {}, {}
+        """Up to where the logs were read for the content that is shown, and the studies that were left out."""
         self._made: _Made | None = None
         self._page: tuple[Live, bytes] | None = None
         self._process, self._number = secrets.token_hex(4), 0
@@ -89,29 +91,30 @@ class LiveBoard:
         began = time.monotonic()
         if self._made is not None and began < self._next_look:
             return self._made
-        read = self._attempts(), dict(self._store.left_out)
+        attempts = self._attempts()
+        read = {study: self._store.read_to(study) for study in attempts}, dict(self._store.left_out)
         if self._made is None or read != self._read:
-            self._made, self._read = self._make(read[0]), read
+            self._made, self._read = self._make(attempts), read
         ended = time.monotonic()
         self._next_look = ended + max(PAUSE_S, SHARE * (ended - began))
         return self._made
 
-    def _attempts(self) -> dict[str, Sequence[AttemptRecord]]:
+    def _attempts(self) -> dict[str, Sequence[Attempt]]:
         """By study. Of several, one that cannot be read is left out."""
-        def read(study: str) -> tuple[str, Sequence[AttemptRecord]]:
+        def read(study: str) -> tuple[str, Sequence[Attempt]]:
             return study, self._store.attempts(study)
 
         studies = self._source.studies
         return dict(self._store.readable(studies, read) if self._source.is_several else map(read, studies))
 
-    def _make(self, attempts: Mapping[str, Sequence[AttemptRecord]]) -> _Made:
+    def _make(self, attempts: Mapping[str, Sequence[Attempt]]) -> _Made:
         shown = self._built(attempts)
         every = [attempt for of_study in attempts.values() for attempt in of_study]
         runs = shown_runs(self._store, boards_of(shown).boards, every, mlflow_url=self._mlflow_url)
         self._number += 1
         return _Made(shown, runs, Update(f'"{self._process}-{self._number}"', to_update(shown, runs=runs).encode()))
 
-    def _built(self, attempts: Mapping[str, Sequence[AttemptRecord]]) -> Shown:
+    def _built(self, attempts: Mapping[str, Sequence[Attempt]]) -> Shown:
         source = self._source
         records = [self._store.record(study) for study in attempts]
         own = {record.name: str(record.config.get("baseline", "")) for record in records}

@@ -12,10 +12,10 @@ from typing import Any
 from vsetune.errors import IncompatibleCurves
 from vsetune.metrics.curves import check_same_protocol
 from vsetune.metrics.efficiency import TARGET_SHARE
-from vsetune.records.events import AttemptRecord
+from vsetune.records.state import Attempt, Trial, trials_of
 from vsetune.report.building import board_of, group_rows
 from vsetune.report.rows import Boards, Row
-from vsetune.report.selection import Trial, dataset_of, trials_of, winner_of
+from vsetune.report.selection import dataset_of, winner_of
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class StudyAttempts:
 
     name: str
     baseline: str
-    attempts: Sequence[AttemptRecord]
+    attempts: Sequence[Attempt]
 
 
 @dataclass
@@ -34,7 +34,7 @@ class _Unit:
     study: str
     cells: dict[str, list[Trial]] = field(default_factory=dict)
 
-    def shown(self, loss: str) -> AttemptRecord:
+    def shown(self, loss: str) -> Attempt:
         """An attempt whose conditions another study has to share: of this loss if it has a result, else of any loss."""
         of = {name: winner for name, trials in self.cells.items() if (winner := winner_of(trials)) is not None}
         return of.get(loss) or next(iter(of.values()), None) or next(iter(self.cells.values()))[-1][-1]
@@ -132,7 +132,7 @@ def _difference(one: _Unit, other: _Unit, baseline: str) -> str | None:
     return f"{where}: {'; '.join(differing)}; need one network, trained as long, run both in one study"
 
 
-def _settings(attempt: AttemptRecord) -> dict[str, Any]:
+def _settings(attempt: Attempt) -> dict[str, Any]:
     """Settings of the network and the training length, by dotted name."""
     network, training = (attempt.start.resolved.get(part, {}) for part in ("network", "training"))
     lengths = {"training.epochs": training["epochs"]} if "epochs" in training else {}

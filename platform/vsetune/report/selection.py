@@ -13,13 +13,12 @@ from pathlib import PurePosixPath
 
 from vsetune.metrics.curves import best_of_curve, is_trained
 from vsetune.metrics.efficiency import epochs_to_best
-from vsetune.records.events import CONSTRAINT_EXCESS, NO_CONFIGURATION, SEARCH_VALUE, AttemptRecord, has_diverged
+from vsetune.records.events import CONSTRAINT_EXCESS, NO_CONFIGURATION, SEARCH_VALUE, has_diverged
+from vsetune.records.state import Attempt, Trial
 from vsetune.report.rows import Cost
 from vsetune.report.search_budgets import SearchBudget
 from vsetune.report.seed_results import CXC, CXC_AMONG, ECCV, FURTHER, RECALLS, TEST, Contender, SeedResult
 
-Trial = tuple[AttemptRecord, ...]
-"""All attempts of one trial, by number; the last one counts."""
 Configurations = Mapping[str, Sequence[Trial]]
 """Trials of one cell by configuration, as `by_configuration` groups them."""
 _KEYS = json.JSONEncoder(sort_keys=True, default=str)
@@ -30,7 +29,7 @@ ROLES = "confirms"
 """Key in the environment of an attempt for its roles, joined by ` and `."""
 
 
-def dataset_of(attempt: AttemptRecord) -> str:
+def dataset_of(attempt: Attempt) -> str:
     """Name of the data set: from the protocol, else the last part of its path."""
     named = attempt.start.protocol.get("dataset")
     data = attempt.start.resolved.get("data")
@@ -41,14 +40,6 @@ def dataset_of(attempt: AttemptRecord) -> str:
 @lru_cache
 def _last_part(path: str) -> str:
     return PurePosixPath(path).name
-
-
-def trials_of(attempts: Sequence[AttemptRecord]) -> list[Trial]:
-    """Attempts grouped into trials, each in the order of their numbers."""
-    grouped: defaultdict[str, list[AttemptRecord]] = defaultdict(list)
-    for attempt in attempts:
-        grouped[attempt.start.trial].append(attempt)
-    return [tuple(sorted(trial, key=lambda attempt: attempt.start.number)) for trial in grouped.values()]
 
 
 def cost_of(trials: Sequence[Trial]) -> Cost:
@@ -101,7 +92,7 @@ def _cost(trial: Trial) -> Cost:
     includes epochs that no curve shows.
     """
     alive = seconds = wasted = reported = 0.0
-    before: AttemptRecord | None = None
+    before: Attempt | None = None
     money: list[float | None] = []
     unpriced = 0.0
     for attempt in trial:
@@ -118,7 +109,7 @@ def _cost(trial: Trial) -> Cost:
     return Cost(alive, seconds, wasted, _sum_of_known(money), unpriced)
 
 
-def _usd(attempt: AttemptRecord, seconds: float) -> float | None:
+def _usd(attempt: Attempt, seconds: float) -> float | None:
     price = attempt.start.environment.get("usd_per_hour")
     return None if price is None else float(price) * seconds / 3600
 
@@ -129,7 +120,7 @@ def _sum_of_known(amounts: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def _inherited_epochs(before: AttemptRecord, attempt: AttemptRecord) -> float:
+def _inherited_epochs(before: Attempt, attempt: Attempt) -> float:
     """The epoch up to which both attempts have the same curve."""
     inherited = 0.0
     for old, new in zip(before.curve, attempt.curve, strict=False):
@@ -139,12 +130,12 @@ def _inherited_epochs(before: AttemptRecord, attempt: AttemptRecord) -> float:
     return inherited
 
 
-def _last_epoch(attempt: AttemptRecord) -> float:
+def _last_epoch(attempt: Attempt) -> float:
     seen = attempt.curve[-1][0] if attempt.curve else 0.0
     return max(seen, attempt.summary.get("epochs", 0.0))
 
 
-def _device_seconds(attempt: AttemptRecord) -> float:
+def _device_seconds(attempt: Attempt) -> float:
     return attempt.summary.get("device_seconds", attempt.summary.get("train_seconds", 0.0))
 
 
@@ -160,7 +151,7 @@ def why_cannot_draw(trials: Sequence[Trial]) -> str | None:
     return last.error if last is not None and is_dead_end else None
 
 
-def configuration_key(attempt: AttemptRecord) -> str:
+def configuration_key(attempt: Attempt) -> str:
     """A key that is equal for attempts that differ only in the seed."""
     plain = {key: value for key, value in attempt.start.configuration.items() if key != "seed"}
     return _KEYS.encode(plain)
@@ -174,7 +165,7 @@ def by_configuration(trials: Iterable[Trial]) -> dict[str, list[Trial]]:
     return dict(grouped)
 
 
-def winner_of(trials: Sequence[Trial]) -> AttemptRecord | None:
+def winner_of(trials: Sequence[Trial]) -> Attempt | None:
     """The attempt that represents a cell: the finished attempt of its search with the best validation M-Recall, or with
     the best value of another objective of the search.
 
@@ -189,7 +180,7 @@ def winner_of(trials: Sequence[Trial]) -> AttemptRecord | None:
     return min(equals, key=lambda attempt: _order(attempt.start.trial), default=None)
 
 
-def runner_up_of(trials: Sequence[Trial]) -> AttemptRecord | None:
+def runner_up_of(trials: Sequence[Trial]) -> Attempt | None:
     """The best finished trial of the search with another configuration than the winner's; None where there is none."""
     winner = winner_of(trials)
     if winner is None:
@@ -202,20 +193,20 @@ def runner_up_of(trials: Sequence[Trial]) -> AttemptRecord | None:
     ])
 
 
-def _candidates(trials: Sequence[Trial]) -> list[AttemptRecord]:
+def _candidates(trials: Sequence[Trial]) -> list[Attempt]:
     """The attempts that may represent a cell."""
     candidates = [trial[-1] for trial in trials if usable(trial) and keeps_constraints(trial[-1])]
     searched = [attempt for attempt in candidates if attempt.start.phase == "search"] or candidates
     return [attempt for attempt in searched if attempt.status == "finished"] or searched
 
 
-def _worth(attempt: AttemptRecord) -> tuple[bool, float]:
+def _worth(attempt: Attempt) -> tuple[bool, float]:
     """The value that the search maximises; an attempt without a recorded value ranks below all with one."""
     value = attempt.summary.get(SEARCH_VALUE)
     return value is not None, best_of_curve(attempt.curve).m_recall if value is None else value
 
 
-def keeps_constraints(attempt: AttemptRecord) -> bool:
+def keeps_constraints(attempt: Attempt) -> bool:
     """Whether the attempt meets the constraints, by its measurements up to its end."""
     return attempt.summary.get(CONSTRAINT_EXCESS, 0.0) <= 0
 
@@ -225,7 +216,7 @@ def configurations_of(configurations: Configurations) -> int:
     return sum(any(trial[-1].start.phase == "search" for trial in trials) for trials in configurations.values())
 
 
-def runs_of_configuration(configurations: Configurations, winner: AttemptRecord) -> list[Trial]:
+def runs_of_configuration(configurations: Configurations, winner: Attempt) -> list[Trial]:
     """One trial per seed of the winner's configuration, by seed.
 
     Among several trials with one seed, a usable one is preferred, then a confirming one, then the winner itself.
@@ -240,7 +231,7 @@ def runs_of_configuration(configurations: Configurations, winner: AttemptRecord)
     return [by_seed[seed] for seed in sorted(by_seed)]
 
 
-def _rank(trial: Trial, winner: AttemptRecord) -> tuple[bool, bool, bool]:
+def _rank(trial: Trial, winner: Attempt) -> tuple[bool, bool, bool]:
     return usable(trial), trial[-1].start.phase == "confirm", trial[-1] is winner
 
 
@@ -260,7 +251,7 @@ def _test_scores(summary: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def seed_results(runs: Sequence[Trial], winner: AttemptRecord, *, was_searched: bool) -> tuple[SeedResult, ...]:
+def seed_results(runs: Sequence[Trial], winner: Attempt, *, was_searched: bool) -> tuple[SeedResult, ...]:
     """The results of the runs of the winner's configuration that are usable or have diverged.
 
     A diverged training has no network to use: it counts as 0 % at every validation of the winner. was_searched: the
@@ -279,7 +270,7 @@ def seed_results(runs: Sequence[Trial], winner: AttemptRecord, *, was_searched: 
     return tuple(found)
 
 
-def seed_result(attempt: AttemptRecord, *, was_searched: bool) -> SeedResult:
+def seed_result(attempt: Attempt, *, was_searched: bool) -> SeedResult:
     """The result of one seed from its latest attempt. was_searched: the search tried more than one configuration."""
     summary = attempt.summary
     best = best_of_curve(attempt.curve)
@@ -306,7 +297,7 @@ def _hardware(environment: Mapping[str, str]) -> str:
 
 
 def contenders_of(
-    trials: Sequence[Trial], configurations: Configurations, winner: AttemptRecord, headline: Sequence[SeedResult]
+    trials: Sequence[Trial], configurations: Configurations, winner: Attempt, headline: Sequence[SeedResult]
 ) -> tuple[Contender, ...]:
     """trials, configurations: of one cell, and the same by configuration. headline: the seeds behind its winner's
     numbers.
@@ -334,7 +325,7 @@ def contenders_of(
     return tuple(found)
 
 
-def _roles(trials: Sequence[Trial]) -> dict[str, AttemptRecord]:
+def _roles(trials: Sequence[Trial]) -> dict[str, Attempt]:
     """An attempt of every configuration that was confirmed, by its role, the runner-up first."""
     confirmed = {
         role: trial[-1] for trial in trials

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from vsetune.errors import Problem, UsageError, VsetuneError
 from vsetune.metrics.curves import best_of_curve
-from vsetune.records.events import AttemptRecord
+from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies
 from vsetune.report.gallery.retrieval_page import Form, ListedTrial, to_html
 from vsetune.report.gallery.retrieved import Query, Retrieved
@@ -78,7 +78,7 @@ class Queries:
         return self._ask(trial, query)
 
 
-def best_trials(attempts: Sequence[AttemptRecord]) -> list[ListedTrial]:
+def best_trials(attempts: Sequence[Attempt]) -> list[ListedTrial]:
     """Of each cell the finished trial with the highest M-Recall, best first."""
     best: dict[str, tuple[float, ListedTrial]] = {}
     for attempt in attempts:

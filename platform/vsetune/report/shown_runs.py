@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vsetune.metrics.curves import Curve, best_of_curve
-from vsetune.records.events import AttemptRecord
 from vsetune.records.mlflow_descriptions import charts_link, run_link
+from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies
 from vsetune.report.charts import NEGATIVE_METRICS
 from vsetune.report.rows import Leaderboard
@@ -30,7 +30,7 @@ class ShownRuns:
     {run} in place of the id of a run, and `means` by network, of the charts of mean curves. runs: by attempt,
     its run in MLflow."""
 
-    attempts: Sequence[AttemptRecord]
+    attempts: Sequence[Attempt]
     galleries: Mapping[str, Sequence[str]] = field(default_factory=dict)
     measured: Mapping[tuple[str, str], Mapping[str, Curve]] = field(default_factory=dict)
     links: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class ShownRuns:
 
 
 def shown_runs(
-    store: Studies, boards: Sequence[Leaderboard], attempts: Sequence[AttemptRecord], *, mlflow_url: str | None
+    store: Studies, boards: Sequence[Leaderboard], attempts: Sequence[Attempt], *, mlflow_url: str | None
 ) -> ShownRuns:
     """The attempts, with galleries, curves and links of the seeds that the boards show, from a store. mlflow_url:
     address of MLflow's UI, None without one.
@@ -88,7 +88,7 @@ def _links(ui: str, experiment_id: str, networks: Sequence[str]) -> dict[str, An
 
 
 def _numbers(
-    attempt: AttemptRecord, keys: Mapping[tuple[str, str, str], str], places: Mapping[str, int],
+    attempt: Attempt, keys: Mapping[tuple[str, str, str], str], places: Mapping[str, int],
     runs: Mapping[str, str],
 ) -> list[str | int | float | None]:
     start, summary = attempt.start, attempt.summary

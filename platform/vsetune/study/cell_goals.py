@@ -13,7 +13,7 @@ from vsetune.records.events import CONSTRAINT_EXCESS, SEARCH_VALUE, AttemptStatu
 from vsetune.report.selection import winner_of
 from vsetune.search.configurations import Outcome
 from vsetune.search.objectives import Objective, excess_of
-from vsetune.study.trials import TrialProgress
+from vsetune.study.trials import PlannedTrial
 
 _log = logging.getLogger(__name__)
 _OUTCOMES: Mapping[AttemptStatus, Outcome] = {"finished": "finished", "pruned": "pruned", "failed": "failed"}
@@ -36,7 +36,7 @@ class CellGoals:
     itself is searched for M-Recall, as are cells whose baseline has no finished winner."""
 
     def __init__(
-        self, study: StudySpec, cells: Mapping[str, Cell], *, searched: Callable[[Cell], Sequence[TrialProgress] | None]
+        self, study: StudySpec, cells: Mapping[str, Cell], *, searched: Callable[[Cell], Sequence[PlannedTrial] | None]
     ) -> None:
         """searched: gives the trials of a cell's search, None while it is not over."""
         self._study, self._cells, self._searched = study, cells, searched
@@ -56,27 +56,27 @@ class CellGoals:
         known = self.objective(self._cells[cell])
         return known.target if known is not None else None
 
-    def numbers(self, progress: TrialProgress, summary: Mapping[str, float]) -> dict[str, float]:
+    def numbers(self, planned: PlannedTrial, summary: Mapping[str, float]) -> dict[str, float]:
         """Numbers of a search trial that are stored with its summary: the value of its objective, unless that is the
         best M-Recall, and by how much it breaks a constraint."""
-        objective = self.objective(self._cells[progress.assignment.trial.cell])
+        objective = self.objective(self._cells[planned.cell])
         found: dict[str, float] = {}
-        if objective is not None and objective.kind != "best_m_recall" and progress.curve:
-            found[SEARCH_VALUE] = objective.value(progress.curve)
+        if objective is not None and objective.kind != "best_m_recall" and planned.curve:
+            found[SEARCH_VALUE] = objective.value(planned.curve)
         if self._study.search.constraints.given:
             found[CONSTRAINT_EXCESS] = excess_of(self._study.search.constraints, summary)
         return found
 
-    def outcome_of(self, progress: TrialProgress) -> tuple[Outcome, Sequence[tuple[float, float]]]:
+    def outcome_of(self, planned: PlannedTrial) -> tuple[Outcome, Sequence[tuple[float, float]]]:
         """The outcome and curve of an ended trial, as reported to the sampler. If the objective is not the best
         M-Recall, a pruned trial with a curve is reported as finished, because its value already accounts for a missed
         target."""
-        assert progress.status in _OUTCOMES, f"{progress.assignment.trial.trial}: has not ended"
-        objective = self.objective(self._cells[progress.assignment.trial.cell])
-        outcome = _OUTCOMES[progress.status]  # type: ignore[index]
+        assert planned.status in _OUTCOMES, f"{planned.name}: has not ended"
+        objective = self.objective(self._cells[planned.cell])
+        outcome = _OUTCOMES[planned.status]  # type: ignore[index]
         if objective is None or outcome == "failed":
-            return outcome, progress.curve
-        curve = objective.told(progress.curve, progress.attempts()[-1].summary.get(CONSTRAINT_EXCESS, 0.0))
+            return outcome, planned.curve
+        curve = objective.told(planned.curve, planned.attempts[-1].summary.get(CONSTRAINT_EXCESS, 0.0))
         is_final = objective.kind != "best_m_recall" and bool(curve)
         return "finished" if is_final else outcome, curve
 
@@ -94,7 +94,7 @@ class CellGoals:
         searched = self._searched(baseline)
         if searched is None:
             return None
-        winner = winner_of([trial.attempts() for trial in searched if trial.attempts()])
+        winner = winner_of([trial.attempts for trial in searched if trial.attempts])
         if winner is None or winner.status != "finished":
             _log.warning(
                 "cell %s: nothing of the baseline %s has finished, so there is no target; it is searched for the best "

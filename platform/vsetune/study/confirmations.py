@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from vsetune.config.study.cells import Cell, Configuration, build_trial, unused_seeds
 from vsetune.config.study.study_spec import StudySpec
+from vsetune.records.state import StudyState
 from vsetune.report.selection import PAPERS, RUNNER_UP, WINNER, runner_up_of, winner_of
-from vsetune.study.trials import Assignment, TrialProgress
+from vsetune.study.trials import PlannedTrial
 
 
 @dataclass(frozen=True)
@@ -34,27 +35,28 @@ class Confirmations:
     """The confirmations of a study. A cell has them once its search is over; they do not change after that."""
 
     def __init__(
-        self, study: StudySpec, confirming: Confirming, *, searched: Callable[[Cell], Sequence[TrialProgress] | None]
+        self, study: StudySpec, confirming: Confirming, state: StudyState, *,
+        searched: Callable[[Cell], Sequence[PlannedTrial] | None],
     ) -> None:
         """searched: gives the trials of a cell's search, None while it is not over."""
-        self._study, self._confirming, self._searched = study, confirming, searched
-        self._known: dict[str, list[Assignment]] = {}
+        self._study, self._confirming, self._state, self._searched = study, confirming, state, searched
+        self._known: dict[str, list[PlannedTrial]] = {}
         self._done: set[str] = set()
 
-    def of(self, cell: Cell) -> list[Assignment]:
+    def of(self, cell: Cell) -> list[PlannedTrial]:
         """The confirming trials of a cell; none before its search is over, or if none of its trials has finished."""
         if cell.name not in self._known:
             searched = self._searched(cell)
             if searched is None:
                 return []
-            self._known[cell.name] = confirmations_of(self._study, cell, searched, self._confirming)
+            self._known[cell.name] = confirmations_of(self._study, cell, searched, self._confirming, self._state)
         return self._known[cell.name]
 
-    def left(self, cell: Cell, handed_out: Container[str]) -> list[Assignment]:
+    def left(self, cell: Cell, handed_out: Container[str]) -> list[PlannedTrial]:
         """The confirming trials of a cell that are not in handed_out. A cell without any left is not checked again."""
         if cell.name in self._done:
             return []
-        left = [assignment for assignment in self.of(cell) if assignment.trial.trial not in handed_out]
+        left = [trial for trial in self.of(cell) if trial.name not in handed_out]
         if not left and cell.name in self._known:
             self._done.add(cell.name)
         return left
@@ -80,14 +82,15 @@ def trial_id(cell: str, number: int | None, seed: int) -> str:
 
 
 def confirmations_of(
-    study: StudySpec, cell: Cell, searched: Sequence[TrialProgress], confirming: Confirming
-) -> list[Assignment]:
+    study: StudySpec, cell: Cell, searched: Sequence[PlannedTrial], confirming: Confirming, state: StudyState
+) -> list[PlannedTrial]:
     """Every confirming trial of a cell whose search is over, seed by seed. Empty if no trial of it has finished."""
     contenders = _contenders(cell, searched)
     if not confirming.contenders:
         contenders = contenders[:1]
     return [
-        Assignment(
+        PlannedTrial(
+            state,
             build_trial(
                 study, cell, each.configuration, trial=trial_id(cell.name, each.number, seed), seed=seed,
             ),
@@ -98,10 +101,10 @@ def confirmations_of(
     ]
 
 
-def _contenders(cell: Cell, searched: Sequence[TrialProgress]) -> list[_Contender]:
+def _contenders(cell: Cell, searched: Sequence[PlannedTrial]) -> list[_Contender]:
     """The configurations to confirm, the winner first. A configuration with two roles is listed once."""
-    trials = [trial.attempts() for trial in searched if trial.attempts()]
-    by_name = {trial.assignment.trial.trial: trial.assignment for trial in searched}
+    trials = [trial.attempts for trial in searched if trial.attempts]
+    by_name = {trial.name: trial for trial in searched}
     winner, second = winner_of(trials), runner_up_of(trials)
     if winner is None or winner.status != "finished":
         return []

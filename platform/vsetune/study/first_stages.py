@@ -88,7 +88,7 @@ def check_first_stage(search: StageSearch) -> None:
 
 
 def kept_stage(trial: TrialSpec, trial_folder: Path) -> KeptStage | None:
-    """The first stage of a trial of a prepared study, for `Attempt`; None if the trial ranks every pair.
+    """The first stage of a trial of a prepared study, for `TrainingAttempt`; None if the trial ranks every pair.
 
     trial_folder: `trials/<trial>` of its study, whose folder has the code of plugins. ConfigError if the study was not
     prepared. StorageError if the first stage is not in the home, or is damaged.

@@ -1,7 +1,6 @@
 """The trials of a study: which one runs next, and what has happened so far. Does not depend on Ray.
 
-The study's log is the source of truth for sampled configurations and attempts. Everything here is a copy that
-`StudyLedger` rebuilds from the log when a study is resumed, so a killed driver loses nothing. A trial is handed out
+What has happened is read from the state of the study's log, so a killed driver loses nothing. A trial is handed out
 once the log has its configuration, on object storage too if the home is there.
 
 An interrupted trial (its process died, a disk was full, a server did not answer) has not failed: it pauses, continues
@@ -21,14 +20,7 @@ from vsetune.config.study.cells import Cell, build_trial
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError, StorageError
 from vsetune.metrics.curves import best_of_curve
-from vsetune.records.events import (
-    DRAWN_BY,
-    NO_CONFIGURATION,
-    AttemptRecord,
-    AttemptStart,
-    AttemptStatus,
-    ValidationPoint,
-)
+from vsetune.records.events import DRAWN_BY, NO_CONFIGURATION, AttemptStart, AttemptStatus, ValidationPoint
 from vsetune.records.writer import StudyWriter
 from vsetune.report.selection import ROLES
 from vsetune.search.configurations import ConfigurationSearch, DeadEnd, Suggestion
@@ -36,7 +28,7 @@ from vsetune.study.cell_budget import at_once
 from vsetune.study.cell_goals import CellGoals
 from vsetune.study.confirmations import Confirmations, Confirming, trial_id
 from vsetune.study.study_tally import StudyTally
-from vsetune.study.trials import TERMINAL, Assignment, Requeued, TrialProgress, pause_after
+from vsetune.study.trials import TERMINAL, PlannedTrial, Requeued, pause_after
 from vsetune.training.failures import raised_by_code
 
 _SETTLE_WITHIN_S, _AGAIN_AFTER_S, _AT_MOST_S = 2.0, 5.0, 600.0
@@ -55,7 +47,7 @@ class StudyLedger:
         self.study = study
         self.cells = {cell.name: cell for cell in cells}
         self._writer, self._search, self._clock = writer, search, clock
-        self.trials: dict[str, TrialProgress] = {}
+        self.trials: dict[str, PlannedTrial] = {}
         self.tally = StudyTally(study, cells)
         self.places = 0
         """Trials that the cluster has room for at a time; who hands trials out sets it as the cluster changes."""
@@ -64,12 +56,10 @@ class StudyLedger:
         self._requeued = Requeued(not_before=lambda name: self.trials[name].not_before)
         self._settle_not_before = float("-inf")
         self._silent_since: float | None = None
-        self._recorded: Mapping[str, Sequence[AttemptRecord]] = {}
-        """By trial, the attempts that the log had when this process began."""
         self._retries_failed = False
         self._goals = CellGoals(study, self.cells, searched=self.tally.searched)
         self._confirmations = Confirmations(
-            study, confirming or Confirming(), searched=self.tally.searched
+            study, confirming or Confirming(), writer.state, searched=self.tally.searched
         )
 
     def recover(self, *, retry_failed: bool = False) -> None:
@@ -78,13 +68,10 @@ class StudyLedger:
         The trial of a killed attempt is handed out again and continues from its checkpoint. retry_failed: failed trials
         are handed out again too.
         """
-        by_trial: dict[str, list[AttemptRecord]] = {}
-        for record in self._writer.attempts():
-            by_trial.setdefault(record.start.trial, []).append(record)
-        self._recorded, self._retries_failed = by_trial, retry_failed
+        self._retries_failed = retry_failed
         for cell in self.cells.values():
             for suggestion in self._search.suggestions(cell.name):
-                self._recover_trial(self._search_assignment(cell, suggestion))
+                self._recover_trial(self._searched(cell, suggestion))
             is_exhausted, dead_end = self._search.is_exhausted(cell.name), self._search.dead_end(cell.name)
             if dead_end is not None and (is_exhausted or not retry_failed):
                 self._fail_to_draw(cell, dead_end)
@@ -93,11 +80,11 @@ class StudyLedger:
         for name in list(self.trials):  # the outcome of a trial may depend on trials of another cell
             self._report(name)
         for cell in self.cells.values():
-            for assignment in self._confirmations.of(cell):
-                if assignment.trial.trial in by_trial:
-                    self._recover_trial(assignment)
+            for trial in self._confirmations.of(cell):
+                if trial.attempts:
+                    self._recover_trial(trial)
 
-    def next(self, cells: Container[str] | None = None) -> Assignment | Literal["wait", "done"]:
+    def next(self, cells: Container[str] | None = None) -> PlannedTrial | Literal["wait", "done"]:
         """The next trial, once the log has it. Trials that are nearest to a result come first.
 
         The order: interrupted trials, the first one of each cell, confirmations of cells whose search is over, a new
@@ -114,7 +101,7 @@ class StudyLedger:
         try:
             self._writer.settle(_SETTLE_WITHIN_S)
         except StorageError as error:
-            self._requeued.add(found.trial.trial)
+            self._requeued.add(found.name)
             self.outage, self._settle_not_before = str(error), now + _AGAIN_AFTER_S
             self._silent_since = now if self._silent_since is None else self._silent_since
             is_given_up = now - self._silent_since > _AT_MOST_S and not self.tally.count("running")
@@ -122,22 +109,22 @@ class StudyLedger:
         self.outage = self._silent_since = None
         return found
 
-    def _chosen(self, cells: Container[str] | None) -> Assignment | Literal["wait", "done"]:
+    def _chosen(self, cells: Container[str] | None) -> PlannedTrial | Literal["wait", "done"]:
         now, may = self._clock(), [cell for cell in self.cells.values() if cells is None or cell.name in cells]
         ready = self._requeued.next(
-            now, may=lambda name: cells is None or self.trials[name].assignment.trial.cell in cells
+            now, may=lambda name: cells is None or self.trials[name].cell in cells
         )
         if ready is not None:
-            return self.trials[ready].assignment
+            return self.trials[ready]
         untried = self._cell_to_search([cell for cell in may if not self.tally.asked(cell)])
         if untried is not None:
             return self._asked(untried, cells)
         confirmation = self._next_confirmation(may)
-        if confirmation is not None and confirmation.trial.trial in self._recorded:  # the cell's search was resumed
+        if confirmation is not None and confirmation.attempts:  # the cell's search was resumed
             self._recover_trial(confirmation)
             return self._chosen(cells)
         if confirmation is not None:
-            return self._add(confirmation)
+            return self._know(confirmation)
         cell = self._cell_to_search(may)
         if cell is not None:
             return self._asked(cell, cells)
@@ -147,8 +134,7 @@ class StudyLedger:
     def unfinished(self) -> list[str]:
         """The cells that have trials to run now or later."""
         due = {
-            trial.assignment.trial.cell for trial in self.trials.values()
-            if not (trial.is_closed or trial.is_left_open)
+            trial.cell for trial in self.trials.values() if not (trial.is_closed or trial.is_left_open)
         }
         return [
             cell.name for cell in self.cells.values()
@@ -186,41 +172,40 @@ class StudyLedger:
         inherited: Sequence[ValidationPoint],
     ) -> None:
         """Records that attempt `number` of a trial started, with the points it inherits from its checkpoint."""
-        progress = self.trials[trial]
-        if progress.status == "running" and progress.number != number:
-            self._end(progress, "killed", {}, [], "its process died; a new attempt continues from the checkpoint")
-        assignment, spec = progress.assignment, progress.assignment.trial
-        cell = self.cells[spec.cell]
-        notes = {ROLES: " and ".join(assignment.roles)} if assignment.roles else {}
-        notes |= {DRAWN_BY: assignment.drawn_by} if assignment.drawn_by else {}
-        notes |= self.tally.recorded_budget(cell) if assignment.phase == "search" else {}
-        start = AttemptStart(
+        planned = self.trials[trial]
+        if planned.status == "running" and planned.attempts.number != number:
+            self._end(planned, "killed", {}, [], "its process died; a new attempt continues from the checkpoint")
+        cell, spec = self.cells[planned.cell], planned.spec
+        notes = {ROLES: " and ".join(planned.roles)} if planned.roles else {}
+        notes |= {DRAWN_BY: planned.drawn_by} if planned.drawn_by else {}
+        notes |= self.tally.recorded_budget(cell) if planned.phase == "search" else {}
+        self._writer.start_attempt(AttemptStart(
             study=self.study.study, trial=trial, cell=cell.name, network=cell.network_name, loss=cell.loss_name,
-            number=number, seed=spec.seed, phase=assignment.phase, configuration=dict(assignment.configuration),
+            number=number, seed=spec.seed, phase=planned.phase, configuration=dict(planned.configuration),
             resolved=spec.to_plain(), environment={**environment, **notes}, protocol=protocol,
-        )
-        progress.begin(self._writer.start_attempt(start), start)
-        self.tally.changed(progress)
-        self._note_points(progress, inherited)
-        self.tally.changed(progress)
+        ))
+        planned.begun()
+        self.tally.changed(planned)
+        self._note_points(planned, inherited)
+        self.tally.changed(planned)
 
     def record_point(self, trial: str, point: ValidationPoint, *, summary: Mapping[str, float] | None = None) -> None:
         """Records one validation of a running attempt, in one batch. summary: the attempt's totals so far."""
-        progress = self.trials[trial]
-        self._note_points(progress, [point])
-        progress.summary = dict(summary or {})
-        self.tally.changed(progress)
+        planned = self.trials[trial]
+        self._note_points(planned, [point])
+        planned.totals = dict(summary or {})
+        self.tally.changed(planned)
 
     def close(
         self, trial: str, status: AttemptStatus, *, summary: Mapping[str, float], artifacts: Iterable[Path] = (),
         error: str | None = None,
     ) -> None:
         """Ends a trial, in the log and then for the search. artifacts: files of the trial's folder."""
-        progress = self.trials[trial]
-        if progress.is_closed:
+        planned = self.trials[trial]
+        if planned.is_closed:
             return
-        self._require_attempt(progress)
-        self._end(progress, status, summary, list(artifacts), error)
+        self._require_attempt(planned)
+        self._end(planned, status, summary, list(artifacts), error)
         self._report(trial)
 
     def interrupted(self, trial: str, reason: str, *, was_asked: bool = False) -> float | None:
@@ -231,20 +216,20 @@ class StudyLedger:
         study; or it has failed, because its code raised the same error at the same place before (`raised_by_code`); or
         it was closed already.
         """
-        progress = self.trials[trial]
-        if progress.is_closed:
+        planned = self.trials[trial]
+        if planned.is_closed:
             return None
         origin = raised_by_code(reason)
-        if origin is not None and origin in [raised_by_code(attempt.error) for attempt in progress.attempts()]:
+        if origin is not None and origin in [raised_by_code(attempt.error) for attempt in planned.attempts]:
             again = f"{reason} (twice at this place, so it is no outage)"
-            self.close(trial, "failed", summary=progress.summary, error=again)
+            self.close(trial, "failed", summary=planned.totals, error=again)
             return None
         if origin is not None:
-            self._require_attempt(progress)  # its record identifies the next error there as the second
-        if progress.status == "running":
-            self._end(progress, "killed", progress.summary, [], reason)
-        pause = self._paused(progress, reason, was_asked=was_asked)
-        self.tally.changed(progress)
+            self._require_attempt(planned)  # its record identifies the next error there as the second
+        if planned.status == "running":
+            self._end(planned, "killed", planned.totals, [], reason)
+        pause = self._paused(planned, reason, was_asked=was_asked)
+        self.tally.changed(planned)
         if pause is not None:
             self._requeued.add(trial)
         return pause
@@ -252,55 +237,48 @@ class StudyLedger:
     def interrupt(self) -> list[str]:
         """Marks every running attempt as killed (Ctrl-C); a resumed study hands their trials out again. Returns the
         names of these trials."""
-        running = [name for name, progress in self.trials.items() if progress.status == "running"]
-        for name in running:
-            progress = self.trials[name]
-            self._end(progress, "killed", progress.summary, [], "the study was interrupted")
-        return running
+        running = [trial for trial in self.trials.values() if trial.status == "running"]
+        for trial in running:
+            self._end(trial, "killed", trial.totals, [], "the study was interrupted")
+        return [trial.name for trial in running]
 
-    def _require_attempt(self, progress: TrialProgress) -> None:
+    def _require_attempt(self, planned: PlannedTrial) -> None:
         """Makes sure that the log has the attempt, even if it ended before it could report anything."""
-        if progress.status == "waiting":
-            trial, number = progress.assignment.trial.trial, progress.number + 1
-            self.open_attempt(trial, number=number, environment={}, protocol={}, inherited=[])
+        if planned.status == "waiting":
+            number = planned.attempts.number + 1
+            self.open_attempt(planned.name, number=number, environment={}, protocol={}, inherited=[])
 
-    def _paused(self, progress: TrialProgress, reason: str, *, was_asked: bool) -> float | None:
+    def _paused(self, planned: PlannedTrial, reason: str, *, was_asked: bool) -> float | None:
         """Seconds that an interrupted trial waits; None if it is left open."""
-        progress.status, progress.error = "waiting", reason
+        planned.reason = reason
         if was_asked:
             return 0.0
-        progress.interruptions += 1
-        if progress.interruptions > self.study.resources.retries:
-            progress.is_left_open = True
+        planned.interruptions += 1
+        if planned.interruptions > self.study.resources.retries:
+            planned.is_left_open = True
             return None
-        pause = pause_after(progress.interruptions)
-        progress.not_before = self._clock() + pause
+        pause = pause_after(planned.interruptions)
+        planned.not_before = self._clock() + pause
         return pause
 
     def _end(
-        self, progress: TrialProgress, status: AttemptStatus, summary: Mapping[str, float], artifacts: list[Path],
+        self, planned: PlannedTrial, status: AttemptStatus, summary: Mapping[str, float], artifacts: list[Path],
         error: str | None,
     ) -> None:
-        known = {**_from_curve(progress.curve), **summary}
-        if progress.assignment.phase == "search" and status in TERMINAL:
-            known |= self._goals.numbers(progress, known)
-        files = [f"trials/{progress.assignment.trial.trial}/{path.name}" for path in artifacts]
-        self._writer.finish_attempt(progress.attempt_id, status, summary=known, files=files, error=error)
-        progress.end(status, known, error)
-        self.tally.changed(progress)
+        known = {**_from_curve(planned.curve), **summary}
+        if planned.phase == "search" and status in TERMINAL:
+            known |= self._goals.numbers(planned, known)
+        files = [f"trials/{planned.name}/{path.name}" for path in artifacts]
+        self._writer.finish_attempt(_running(planned), status, summary=known, files=files, error=error)
+        self.tally.changed(planned)
 
-    def _recover_trial(self, assignment: Assignment) -> None:
-        name, progress = assignment.trial.trial, self._know(self._as_recorded(assignment))
-        if not progress.is_closed or (self._retries_failed and progress.status == "failed"):
-            progress.status = "waiting"
-            self.tally.changed(progress)
-            self._requeued.add(name)
+    def _recover_trial(self, planned: PlannedTrial) -> None:
+        planned.is_again = self._retries_failed and planned.status == "failed"
+        self._know(planned)
+        if not planned.is_closed:
+            self._requeued.add(planned.name)
 
-    def _as_recorded(self, assignment: Assignment) -> TrialProgress:
-        records = self._recorded.get(assignment.trial.trial, ())
-        return TrialProgress.recorded(assignment, sorted(records, key=lambda record: record.start.number))
-
-    def _asked(self, cell: Cell, cells: Container[str] | None) -> Assignment | Literal["wait", "done"]:
+    def _asked(self, cell: Cell, cells: Container[str] | None) -> PlannedTrial | Literal["wait", "done"]:
         """A new configuration of a cell. cells: as in `next`."""
         try:
             suggestion = self._search.ask(cell.name)
@@ -313,7 +291,7 @@ class StudyLedger:
         if suggestion is None:
             self.tally.exhaust(cell)
             return self._chosen(cells)
-        return self._add(self._search_assignment(cell, suggestion))
+        return self._know(self._searched(cell, suggestion))
 
     def _fail_to_draw(self, cell: Cell, dead_end: DeadEnd) -> None:
         """Records a failed trial for the configuration that the cell could not find; the cell asks for no other. Its
@@ -321,35 +299,27 @@ class StudyLedger:
         seed = cell.seeds[0]
         name = f"{cell.name}-refused{dead_end.number:03d}-s{seed}"
         trial = build_trial(self.study, cell, {}, trial=name, seed=seed)
-        progress = self._as_recorded(Assignment(trial, dead_end.number, "search", {}))
-        if not progress.is_closed:
-            progress.status = "waiting"
-        self._know(progress)
+        self._know(PlannedTrial(self._writer.state, trial, dead_end.number, "search", {}))
         self.tally.exhaust(cell)
         self.close(name, "failed", summary={}, error=f"{NO_CONFIGURATION} for {dead_end.reason}")
 
-    def _add(self, assignment: Assignment) -> Assignment:
-        self._know(TrialProgress(assignment))
-        return assignment
+    def _know(self, planned: PlannedTrial) -> PlannedTrial:
+        self.trials[planned.name] = planned
+        self.tally.changed(planned)
+        return planned
 
-    def _know(self, progress: TrialProgress) -> TrialProgress:
-        trial = progress.assignment.trial
-        self.trials[trial.trial] = progress
-        self.tally.changed(progress)
-        return progress
-
-    def _note_points(self, progress: TrialProgress, points: Sequence[ValidationPoint]) -> None:
+    def _note_points(self, planned: PlannedTrial, points: Sequence[ValidationPoint]) -> None:
         if points:
-            self._writer.record_points(progress.attempt_id, points)
-            progress.note(points)
+            furthest = planned.attempts.furthest
+            self._writer.record_points(_running(planned), points)
+            planned.validated(furthest)
 
     def _report(self, trial: str) -> None:
         """Reports a closed trial to the search."""
-        progress = self.trials[trial]
-        assignment = progress.assignment
-        if assignment.phase == "search" and progress.is_closed:
-            outcome, curve = self._goals.outcome_of(progress)
-            self._search.tell(assignment.trial.cell, assignment.number, outcome, curve=curve)
+        planned = self.trials[trial]
+        if planned.phase == "search" and planned.is_closed:
+            outcome, curve = self._goals.outcome_of(planned)
+            self._search.tell(planned.cell, planned.number, outcome, curve=curve)
 
     def _cell_to_search(self, cells: Iterable[Cell]) -> Cell | None:
         """The cell with the fewest epochs committed so far, among the cells that may ask for a configuration now."""
@@ -364,18 +334,24 @@ class StudyLedger:
                 committed[cell.name] = self.tally.budget(cell).committed
         return self.cells[min(committed, key=lambda name: committed[name])] if committed else None
 
-    def _next_confirmation(self, cells: Iterable[Cell]) -> Assignment | None:
+    def _next_confirmation(self, cells: Iterable[Cell]) -> PlannedTrial | None:
         """A confirmation that has not been handed out; None if none is left."""
-        return next((
-            assignment for cell in cells for assignment in self._confirmations.left(cell, self.trials)
-        ), None)
+        return next((trial for cell in cells for trial in self._confirmations.left(cell, self.trials)), None)
 
-    def _search_assignment(self, cell: Cell, suggestion: Suggestion) -> Assignment:
+    def _searched(self, cell: Cell, suggestion: Suggestion) -> PlannedTrial:
+        """The trial of a configuration of the cell's search."""
         name = trial_id(cell.name, suggestion.number, cell.seeds[0])
         trial = build_trial(self.study, cell, suggestion.configuration, trial=name, seed=cell.seeds[0])
-        return Assignment(
-            trial, suggestion.number, "search", suggestion.configuration, drawn_by=suggestion.drawn_by
+        return PlannedTrial(
+            self._writer.state, trial, suggestion.number, "search", suggestion.configuration,
+            drawn_by=suggestion.drawn_by,
         )
+
+
+def _running(planned: PlannedTrial) -> str:
+    """Name of the attempt that runs."""
+    assert planned.status == "running", f"{planned.name}: no attempt is running"
+    return planned.attempts[-1].attempt_id
 
 
 def _from_curve(curve: Sequence[tuple[float, float]]) -> dict[str, float]:

@@ -10,10 +10,11 @@ from typing import Any
 from vsetune.config.study.cells import Cell, repeated_cells, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
-from vsetune.records.events import AttemptRecord, StudyRecord
-from vsetune.records.studies import Studies, StudyState
+from vsetune.records.events import StudyRecord
+from vsetune.records.state import Attempt, Trial
+from vsetune.records.studies import Studies
 from vsetune.report.rows import Cost
-from vsetune.report.selection import Trial, cost_of, trials_of, why_cannot_draw
+from vsetune.report.selection import cost_of, why_cannot_draw
 from vsetune.study.cell_budget import CellBudget
 from vsetune.study.recorded_studies import spec_of
 
@@ -26,8 +27,8 @@ _DIED = "the process that ran the study died; --resume goes on with the trial"
 class TrialView:
     """A trial by its latest attempt. status: of that attempt; the next run continues one that is `killed`.
 
-    epoch: reached so far. epochs: to train, None if unknown. m_recall: the best on its curve, per cent. seen: last sign
-    of life, seconds since 1970, None if unknown. usd: None if no attempt has a price.
+    epoch: reached so far. epochs: to train, None if unknown. m_recall: the best on its curve, per cent. seen: time of
+    its last event, seconds since 1970. usd: None if no attempt has a price.
     """
 
     trial: str
@@ -38,7 +39,7 @@ class TrialView:
     epochs: float | None
     m_recall: float | None
     place: str
-    seen: float | None
+    seen: float
     device_seconds: float
     usd: float | None
     error: str | None
@@ -46,13 +47,16 @@ class TrialView:
 
 @dataclass(frozen=True)
 class StudyView:
-    """A study and its trials. promised: how many trials the study asks for; None if an earlier version recorded it, its
-    file cannot be read here (it names third-party components) and it has not ended. cannot_draw: by cell, why its
-    search found no further valid configuration.
+    """A study and its trials. seen: time of its last event, in seconds since 1970. stop_asked: the last request to
+    stop, None if there never was one. promised: how many trials the study asks for; None if an earlier version recorded
+    it, its file cannot be read here (it names third-party components) and it has not ended. cannot_draw: by cell, why
+    its search found no further valid configuration.
     """
 
     name: str
-    state: StudyState
+    status: str
+    seen: float
+    stop_asked: str | None
     trials: Sequence[TrialView]
     promised: int | None
     cost: Cost
@@ -71,14 +75,17 @@ class StudyView:
 
 def observe(studies: Studies, record: StudyRecord) -> StudyView:
     """The view of a study, from its log. StorageError when the home cannot be read."""
-    state, trials = studies.state(record.name), trials_of(studies.attempts(record.name))
+    status, trials = studies.status(record.name), studies.trials(record.name)
     promised = _promised(record)
-    if promised is None and state.status in ("finished", "failed"):
+    if promised is None and status in ("finished", "failed"):
         promised = len(trials)
     elif promised is not None:
         promised = max(promised, len(trials))  # `study confirm` may have asked for more
-    views = [_view(trial, state) for trial in trials]
-    return StudyView(record.name, state, views, promised, cost_of(trials), _cells_that_cannot_draw(trials))
+    return StudyView(
+        record.name, status, studies.seen(record.name), studies.stop_asked(record.name),
+        [_view(trial, is_running=status == "running") for trial in trials], promised, cost_of(trials),
+        _cells_that_cannot_draw(trials),
+    )
 
 
 def _cells_that_cannot_draw(trials: Sequence[Trial]) -> dict[str, str]:
@@ -105,20 +112,20 @@ def _promised(record: StudyRecord) -> int | None:
         return None
 
 
-def _view(trial: Trial, state: StudyState) -> TrialView:
+def _view(trial: Trial, *, is_running: bool) -> TrialView:
     last = trial[-1]
     cost = cost_of([trial])
     curve = next((attempt.curve for attempt in reversed(trial) if attempt.curve), ())
-    is_dead = last.status == "running" and state.status != "running"
+    is_dead = last.status == "running" and not is_running
     return TrialView(
         last.start.trial, last.start.cell, "killed" if is_dead else last.status, len(trial),
         curve[-1][0] if curve else 0.0, _length(last), max((m_recall for _, m_recall in curve), default=None),
-        _place(last.start.environment), state.attempts_seen.get(last.attempt_id), cost.device_seconds, cost.usd,
+        _place(last.start.environment), last.seen, cost.device_seconds, cost.usd,
         _DIED if is_dead else last.error,
     )
 
 
-def _length(attempt: AttemptRecord) -> float | None:
+def _length(attempt: Attempt) -> float | None:
     training: Any = attempt.start.resolved.get("training")
     epochs = training.get("epochs") if isinstance(training, Mapping) else None
     return float(epochs) if isinstance(epochs, int | float) else None

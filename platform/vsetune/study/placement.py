@@ -29,7 +29,7 @@ from vsetune.study.stopping import StopRequest
 from vsetune.study.study_metrics import StudyMetrics
 from vsetune.study.study_progress import StudyProgress
 from vsetune.study.trainable import AttemptTrainable
-from vsetune.study.trials import Assignment
+from vsetune.study.trials import PlannedTrial
 from vsetune.study.tune_adapter import CellScheduler, LedgerSearcher, RecordingCallback, StudyStopper
 
 # Tune stores nothing itself: results go to the log, checkpoints to the trial's folder. Signals are handled by
@@ -76,8 +76,7 @@ def place_trials(
         searcher = LedgerSearcher(
             ledger,
             lambda each: _worker_config(
-                prepared, each, needs_of[each.trial.cell], signals=signals.name,
-                recorded=ledger.trials[each.trial.trial].number,
+                prepared, each, needs_of[each.cell], signals=signals.name, recorded=each.attempts.number,
             ),
             needs_of=needs_of, capacity=capacity, stop=stop, on_wait=tick,
         )
@@ -121,13 +120,13 @@ def _needs_of_cells(prepared: PreparedStudy) -> dict[str, Needs]:
 
 
 def _worker_config(
-    prepared: PreparedStudy, assignment: Assignment, needs: Needs, *, signals: str, recorded: int
+    prepared: PreparedStudy, planned: PlannedTrial, needs: Needs, *, signals: str, recorded: int
 ) -> dict[str, Any]:
     """The configuration of a worker, as plain data. signals: name of the `Signals`. recorded: attempts so far."""
     return {
-        "trial": assignment.trial.to_plain(),
-        "phase": assignment.phase,
-        "folder": prepared.worker_folder(assignment.trial.trial),
+        "trial": planned.spec.to_plain(),
+        "phase": planned.phase,
+        "folder": prepared.worker_folder(planned.name),
         "home": remote_home(),
         "needs": asdict(needs),
         "reading": asdict(prepared.spec.resources.reading_of(needs)),

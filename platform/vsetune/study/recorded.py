@@ -13,8 +13,8 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError, DamagedCheckpoint, DataError, StaleCheckpoint, StorageError, UsageError
-from vsetune.records.events import AttemptRecord
 from vsetune.records.log import lines_of, refreshed
+from vsetune.records.state import Attempt
 from vsetune.records.studies import BEST_FILE, Studies, export_note, folder_of_study
 from vsetune.records.study_lock import LOCK_FILE
 from vsetune.storage.addresses import shown_url
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class RecordedAttempt:
     """An attempt, and its trial's folder, which has the checkpoint (it may be gone, or on another machine)."""
 
-    record: AttemptRecord
+    record: Attempt
     folder: Path
 
     @property
@@ -76,7 +76,7 @@ def find_attempt(studies: Studies, run: str, *, finished: bool) -> RecordedAttem
     return RecordedAttempt(record, folder_of_study(study) / "trials" / record.start.trial)
 
 
-def _latest(attempts: list[AttemptRecord], run: str, trial: str, finished: bool) -> AttemptRecord:
+def _latest(attempts: list[Attempt], run: str, trial: str, finished: bool) -> Attempt:
     names = {attempt.start.trial for attempt in attempts}
     cells = {name for attempt in attempts for name in _names_of_cell(attempt)}
     try:
@@ -96,16 +96,16 @@ def _latest(attempts: list[AttemptRecord], run: str, trial: str, finished: bool)
     return max(ended, key=lambda attempt: attempt.start.number)
 
 
-def _names_of_cell(attempt: AttemptRecord) -> tuple[str, str]:
+def _names_of_cell(attempt: Attempt) -> tuple[str, str]:
     """One of its searches, and all searches of the network and the loss together."""
     start = attempt.start
     return start.cell, f"{start.network}.{start.loss}"
 
 
-def _pick(attempts: list[AttemptRecord], run: str) -> str:
+def _pick(attempts: list[Attempt], run: str) -> str:
     """The trial that chose the configuration that the board shows, else its first seed. attempts: of one row."""
+    from vsetune.records.state import trials_of
     from vsetune.report.building import group_rows
-    from vsetune.report.selection import trials_of
 
     (row,) = group_rows("", {"": trials_of(attempts)}, baseline="none")
     if not row.seeds:
@@ -187,7 +187,7 @@ def _examined(studies: Studies, study: str) -> list[Finding]:
         recorded = RecordedAttempt(attempt, folder / "trials" / attempt.start.trial)
         found += _of_weights(studies, recorded)
     note = export_note(folder)
-    if note and last >= 0 and studies.state(study).status != "running":
+    if note and last >= 0 and studies.status(study) != "running":
         found += _of_mlflow(studies, study, note, last)
     return found
 

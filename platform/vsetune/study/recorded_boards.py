@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from vsetune.errors import UsageError
 from vsetune.metrics.efficiency import TARGET_SHARE
-from vsetune.records.events import AttemptRecord, StudyRecord
+from vsetune.records.events import StudyRecord
+from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies
 from vsetune.report.building import build
 from vsetune.report.recalls import with_recalls
@@ -15,7 +16,7 @@ from vsetune.study.range_ends import board_with_ends
 
 
 def recorded_board(
-    store: Studies, study: str, attempts: Sequence[AttemptRecord] | None = None, *, baseline: str | None = None,
+    store: Studies, study: str, attempts: Sequence[Attempt] | None = None, *, baseline: str | None = None,
     target_share: float = TARGET_SHARE,
 ) -> Leaderboard:
     """The board of a recorded study, as `vsetune leaderboard show` prints it.

@@ -11,7 +11,8 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.config.study.study_spec import BudgetSpec, SearchSpec, StudySpec
 from vsetune.errors import UsageError
-from vsetune.records.events import PLUGIN_TAG, AttemptRecord, StudyRecord
+from vsetune.records.events import PLUGIN_TAG, StudyRecord
+from vsetune.records.state import Attempt
 from vsetune.records.studies import folder_of_study
 from vsetune.report.rows import Row
 from vsetune.report.seed_results import headline_of
@@ -48,7 +49,7 @@ _MISSING = "nothing"
 
 
 def repeated_study(
-    study: StudySpec, rows: Sequence[Row], attempts: Sequence[AttemptRecord], *, name: str, epochs: float | None
+    study: StudySpec, rows: Sequence[Row], attempts: Sequence[Attempt], *, name: str, epochs: float | None
 ) -> StudySpec:
     """The study that trains the configurations of these rows (of one network) again, with the seeds that they show.
 
@@ -77,7 +78,7 @@ def repeated_study(
 
 
 def _differing(
-    spec: StudySpec, recorded: Mapping[str, AttemptRecord], epochs: float | None
+    spec: StudySpec, recorded: Mapping[str, Attempt], epochs: float | None
 ) -> dict[str, dict[str, tuple[Any, Any]]]:
     """By cell, the settings whose values differ between the recorded trial and the new study, as (recorded, new)."""
     found = {}

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vsetune.errors import DamagedCheckpoint, StaleCheckpoint, StorageError, UsageError, VsetuneError
-from vsetune.records.events import AttemptRecord
+from vsetune.records.state import Attempt, Trial, trials_of
 from vsetune.records.studies import Studies
 from vsetune.report.building import build
 from vsetune.report.export import curves_to_csv, to_csv, to_latex
 from vsetune.report.page import to_html
 from vsetune.report.rows import Leaderboard
-from vsetune.report.selection import Trial, trials_of, winner_of
+from vsetune.report.selection import winner_of
 from vsetune.report.shown_runs import shown_runs
 from vsetune.storage.whole_files import write_text
 from vsetune.study.model_files import log_model
@@ -50,7 +50,7 @@ class Results:
         return next((file for file in self.files if file.name == _PAGE), None)
 
 
-def write_results(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) -> Results:
+def write_results(prepared: PreparedStudy, attempts: Sequence[Attempt]) -> Results:
     """Writes the leaderboard and its files. The remark states why some are missing; none of this is an error."""
     try:
         board = board_of(prepared, attempts)
@@ -73,7 +73,7 @@ def write_results(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) ->
     return Results(board, files, "; ".join(missing))
 
 
-def board_of(prepared: PreparedStudy, attempts: Sequence[AttemptRecord]) -> Leaderboard:
+def board_of(prepared: PreparedStudy, attempts: Sequence[Attempt]) -> Leaderboard:
     """The leaderboard of a study, running or ended. UsageError while there is nothing to compare."""
     board = build(attempts, baseline=prepared.spec.baseline)
     return completed_board(board, [prepared.record()], Studies())
@@ -88,7 +88,7 @@ def _why_missing(study: str, name: str, error: Exception) -> str:
     )
 
 
-def _page(prepared: PreparedStudy, board: Leaderboard, attempts: Sequence[AttemptRecord]) -> str:
+def _page(prepared: PreparedStudy, board: Leaderboard, attempts: Sequence[Attempt]) -> str:
     """The leaderboard as a web page, the same as that of `leaderboard export`."""
     ui = mlflow_ui(None, tracking_uri(prepared.spec.tracking))
     return to_html(board, runs=shown_runs(Studies(), [board], attempts, mlflow_url=ui))
@@ -98,7 +98,7 @@ _LONGEST_REASON = 300
 _LATER = "log one later with: vsetune trial model STUDY/TRIAL"
 
 
-def winners_of(attempts: Sequence[AttemptRecord]) -> list[AttemptRecord]:
+def winners_of(attempts: Sequence[Attempt]) -> list[Attempt]:
     """The attempt of every cell's winner, if it has finished."""
     cells: dict[str, list[Trial]] = {}
     for trial in trials_of(attempts):
@@ -107,7 +107,7 @@ def winners_of(attempts: Sequence[AttemptRecord]) -> list[AttemptRecord]:
     return [winner for winner in found if winner is not None and winner.status == "finished"]
 
 
-def log_winners(prepared: PreparedStudy, attempts: Sequence[AttemptRecord], *, is_exported: bool) -> list[str]:
+def log_winners(prepared: PreparedStudy, attempts: Sequence[Attempt], *, is_exported: bool) -> list[str]:
     """Logs the best network of every winner; returns lines to print. A repeated call does not log a winner again.
 
     is_exported: MLflow has the study's runs. An error does not fail a study that has ended; it is one of the lines.
@@ -131,7 +131,7 @@ def log_winners(prepared: PreparedStudy, attempts: Sequence[AttemptRecord], *, i
 
 
 def _logged(
-    prepared: PreparedStudy, store: Studies, models: MlflowModels, winners: Sequence[AttemptRecord]
+    prepared: PreparedStudy, store: Studies, models: MlflowModels, winners: Sequence[Attempt]
 ) -> list[str]:
     new, gone = 0, []
     for winner in winners:

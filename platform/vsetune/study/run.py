@@ -18,8 +18,9 @@ from rich.console import Console, RenderableType
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import refusal
 from vsetune.errors import StorageError, StudyConflict, UsageError, one_line
-from vsetune.records.events import AttemptRecord, StudyStatus
+from vsetune.records.events import StudyStatus
 from vsetune.records.log import LOG_FILE
+from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies
 from vsetune.records.study_lock import LOCK_FILE
 from vsetune.records.writer import StudyWriter, repeats_of
@@ -84,7 +85,7 @@ class StudyOutcome:
     stopped_by: str | None
     undelivered: int
     outage: str
-    attempts: Sequence[AttemptRecord] = ()
+    attempts: Sequence[Attempt] = ()
     experiment: str | None = None
 
     @property
@@ -128,8 +129,8 @@ def run_study(
         else:
             begun()
         with study_records(prepared, held) as records, stop_watched(spec.study, stop):
-            require_sampled(spec.study, records.writer.history)
-            left_as = records.writer.history.status if confirming is not None else None
+            require_sampled(spec.study, records.writer.state)
+            left_as = records.writer.state.status if confirming is not None else None
             records.exporter.wait_until_open(_EXPORT_OPENS_WITHIN_S)
             _open(records.writer, prepared, resume=resume)
             begun()
@@ -218,7 +219,7 @@ def _print(lines: Sequence[str], console: Console) -> None:
 def _open(writer: StudyWriter, prepared: PreparedStudy, *, resume: bool) -> None:
     """Opens the study in the log. StudyConflict that names the file if the code of a plugin has changed since the study
     began."""
-    known = writer.history.record
+    known = writer.state.record
     require_free_seeds(writer, prepared)
     try:
         writer.open_study(prepared.record(known=known), resume=resume)
@@ -232,7 +233,7 @@ def _open(writer: StudyWriter, prepared: PreparedStudy, *, resume: bool) -> None
 def require_free_seeds(writer: StudyWriter, prepared: PreparedStudy) -> None:
     """StudyConflict if the study asks for more searches than before, and `study confirm` has used the seeds that these
     would get: searches that share seeds are not independent."""
-    known = writer.history.record
+    known = writer.state.record
     if known is None or repeats_of(known) >= prepared.spec.search.repeats:
         return
     own = {cell.name: cell.seeds for cell in prepared.cells}

@@ -86,7 +86,7 @@ class StudyMetrics:
 
     def _now(self) -> StudyNow:
         tally = self._ledger.tally
-        assignments = {trial: self._ledger.trials[trial].assignment for trial in self._heard}
+        planned = self._ledger.trials
         reason = (self._stop.reason or "none").partition(" (")[0][:_LONGEST_REASON]
         types: dict[str, list[float]] = {}
         for node in self._nodes():
@@ -96,7 +96,7 @@ class StudyMetrics:
             cells={cell: tally.cell(cell) for cell in self._ledger.cells}, backlog=self._backlog(),
             stop=reason if self._stop.is_requested else None, last_report=self._last_report,
             heard={
-                (assignments[trial].trial.cell, trial, assignments[trial].phase): heard
+                (planned[trial].cell, trial, planned[trial].phase): heard
                 for trial, heard in self._heard.items()
             },
             nodes={node_type: (len(prices), sum(prices)) for node_type, prices in types.items()},

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vsetune.study.ledger import StudyLedger
-from vsetune.study.trials import TrialProgress
+from vsetune.study.trials import PlannedTrial
 
 _REDRAW_S = 0.5
 _MINUTES_FROM_S = 100.0
@@ -103,7 +103,7 @@ class StudyProgress:
             self._drawn = now
             self._live.update(self._view(), refresh=True)
 
-    def _line(self, name: str, trial: TrialProgress) -> Text:
+    def _line(self, name: str, trial: PlannedTrial) -> Text:
         done, promised = self._done, self._ledger.promised()
         text = Text(f"{self._clock() - self._started:6.0f} s  [{done}/{promised}] ", style="dim")
         style = _STYLES.get(trial.status, "none")
@@ -117,7 +117,7 @@ class StudyProgress:
     def _trained(self) -> float:
         """Trials that have ended, and of each that runs the share of its epochs that it has trained."""
         running = [trial for name in self._ledger.cells for trial in self._ledger.tally.cell(name).running]
-        shares = (min(1.0, trial.epoch / (trial.assignment.trial.training.epochs or 1.0)) for trial in running)
+        shares = (min(1.0, trial.epoch / (trial.spec.training.epochs or 1.0)) for trial in running)
         return self._ledger.tally.count("ended") + sum(shares)
 
     def _left(self, promised: int, elapsed_s: float) -> str:
@@ -150,7 +150,7 @@ class StudyProgress:
             table.add_row(
                 name, str(tally.ended),
                 ", ".join(
-                    f"{trial.assignment.trial.trial.removeprefix(name + '-')} at epoch {trial.epoch:.2f}"
+                    f"{trial.name.removeprefix(name + '-')} at epoch {trial.epoch:.2f}"
                     for trial in tally.running
                 ),
                 f"{tally.best:.1f} %" if tally.best else "",

@@ -15,8 +15,8 @@ from vsetune.errors import StudyConflict, UsageError
 from vsetune.records.events import Drawn
 from vsetune.records.exporter import Export, Exporter
 from vsetune.records.log import LogWriter
+from vsetune.records.state import StudyState
 from vsetune.records.studies import Studies, export_note, folder_of_study
-from vsetune.records.study_history import StudyHistory
 from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch, Refusal, Sampled
 from vsetune.storage.paths import remote_place
@@ -62,13 +62,14 @@ def _opened(folder: Path, held: StudyHome, uri: str | None, series: str) -> Iter
         log.close()
 
 
-def require_sampled(study: str, history: StudyHistory) -> None:
+def require_sampled(study: str, state: StudyState) -> None:
     """StudyConflict if the log lacks the configurations of some search trials: the search would sample others under
     their names."""
-    searched = [each.start for each in history.attempts() if each.start.phase == "search" and each.start.configuration]
+    starts = [each.start for each in state.attempts.values()]
+    searched = [start for start in starts if start.phase == "search" and start.configuration]
     sampled = {
         trial_id(each.cell, each.number, seed): each.configuration
-        for seed in {start.seed for start in searched} for each in history.draws
+        for seed in {start.seed for start in searched} for each in state.draws
     }
     lost = [each.trial for each in searched if sampled.get(each.trial) != each.configuration]
     if lost:
@@ -86,7 +87,7 @@ def logged_search(
     refuses, ConfigError: see `ConfigurationSearch`."""
     sampled = [
         Sampled(each.cell, each.number, each.state, each.configuration, each.distributions, each.attributes)
-        for each in writer.history.draws if each.state != "taught"
+        for each in writer.state.draws if each.state != "taught"
     ]
     return ConfigurationSearch(
         cells, spec, sampled=sampled, keep=lambda each: writer.draw(Drawn(**vars(each), at=time.time())),

@@ -13,12 +13,13 @@ from typing import Literal, NamedTuple, get_args
 
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.records.events import AttemptRecord, AttemptStatus, was_cut_short
+from vsetune.records.events import AttemptStatus, was_cut_short
+from vsetune.records.state import Attempt
 from vsetune.report.rows import Cost
 from vsetune.report.search_budgets import recorded_budget
 from vsetune.report.selection import cost_of, sum_of
 from vsetune.study.cell_budget import CellBudget
-from vsetune.study.trials import TERMINAL, TrialProgress
+from vsetune.study.trials import TERMINAL, PlannedTrial
 from vsetune.training.failures import Kind
 
 TrialState = Literal["waiting", "left_open", "running", "finished", "pruned", "failed"]
@@ -43,7 +44,7 @@ class CellTally:
     """
 
     ended: int
-    running: tuple[TrialProgress, ...]
+    running: tuple[PlannedTrial, ...]
     best: float
     charged_epochs: float
     wasted_epochs: float
@@ -55,7 +56,7 @@ class CellTally:
     @property
     def prices(self) -> list[float | None]:
         """USD per hour of the share of a node that each running trial holds; None on a node without a price."""
-        found = [trial.attempts()[-1].start.environment.get("usd_per_hour") for trial in self.running]
+        found = [trial.attempts[-1].start.environment.get("usd_per_hour") for trial in self.running]
         return [None if price is None else float(price) for price in found]
 
 
@@ -69,18 +70,18 @@ class _CellCounts:
     """
 
     empty: CellBudget
-    trials: dict[str, TrialProgress] = field(default_factory=dict)
+    trials: dict[str, PlannedTrial] = field(default_factory=dict)
     states: Counter[str] = field(default_factory=Counter)
     committed: list[float] = field(default_factory=list)
-    stale: dict[str, TrialProgress] = field(default_factory=dict)
+    stale: dict[str, PlannedTrial] = field(default_factory=dict)
     measured: dict[str, _Measured] = field(default_factory=dict)
 
     def measure(self) -> Collection[_Measured]:
-        for name, progress in self.stale.items():
-            attempts = progress.attempts()
+        for name, planned in self.stale.items():
+            attempts = planned.attempts
             cost = cost_of([attempts]) if attempts else Cost(0.0, 0.0, 0.0)
             self.measured[name] = _Measured(
-                cost, progress.best_m_recall or 0.0, len(progress.longest_curve),
+                cost, planned.best_m_recall or 0.0, len(attempts.longest_curve),
                 [(attempt.status, kind_of(attempt)) for attempt in attempts],
             )
         self.stale.clear()
@@ -117,16 +118,15 @@ class StudyTally:
         self._cells = {cell.name: _CellCounts(CellBudget.of(study, cell)) for cell in cells}
         self._counted: dict[str, _Counted] = {}
 
-    def changed(self, progress: TrialProgress) -> None:
+    def changed(self, planned: PlannedTrial) -> None:
         """Updates the counts with a new or changed trial. An unnecessary call does no harm."""
-        assignment = progress.assignment
-        name, counts = assignment.trial.trial, self._cells[assignment.trial.cell]
-        counts.trials[name] = counts.stale[name] = progress
+        name, counts = planned.name, self._cells[planned.cell]
+        counts.trials[name] = counts.stale[name] = planned
         if name not in self._counted:
-            is_search = assignment.phase == "search"
+            is_search = planned.phase == "search"
             self._counted[name] = _Counted(len(counts.committed) if is_search else None)
             counts.committed += [counts.empty.whole] if is_search else []
-        counted, state = self._counted[name], _state_of(progress)
+        counted, state = self._counted[name], _state_of(planned)
         if state != counted.state:
             for states in (self._states, counts.states) if counted.place is not None else (self._states,):
                 states[state] += 1
@@ -135,9 +135,9 @@ class StudyTally:
             if state in TERMINAL and counted.state not in TERMINAL:
                 self.closed.append(name)
             counted.state = state
-        if counted.place is not None and not counted.is_short and _is_short(progress):
+        if counted.place is not None and not counted.is_short and _is_short(planned):
             counted.is_short = True
-            counts.committed[counted.place] = cost_of([progress.attempts()]).budget_epochs
+            counts.committed[counted.place] = cost_of([planned.attempts]).budget_epochs
 
     def exhaust(self, cell: Cell) -> None:
         """Notes that the cell's search has no further configuration, although its budget allows more."""
@@ -179,19 +179,20 @@ class StudyTally:
         """Whether the search of a cell is not over, so that its best configuration may still change."""
         return not self.asked(cell) or not self.is_exhausted(cell) or self.count("open", cell) > 0
 
-    def searched(self, cell: Cell) -> list[TrialProgress] | None:
+    def searched(self, cell: Cell) -> list[PlannedTrial] | None:
         """The trials of a cell's search, None while it is not over."""
         if self.is_searching(cell):
             return None
-        return [trial for trial in self._cells[cell.name].trials.values() if trial.assignment.phase == "search"]
+        return [trial for trial in self._cells[cell.name].trials.values() if trial.phase == "search"]
 
     def cell(self, name: str) -> CellTally:
         counts = self._cells[name]
         measured = counts.measure()
         cost = sum_of([each.cost for each in measured])
+        states = {trial: self._counted[trial].state for trial in counts.trials}
         return CellTally(
-            ended=sum(trial.is_closed for trial in counts.trials.values()),
-            running=tuple(trial for trial in counts.trials.values() if trial.status == "running"),
+            ended=sum(state in TERMINAL for state in states.values()),
+            running=tuple(counts.trials[trial] for trial, state in states.items() if state == "running"),
             best=max((each.best for each in measured), default=0.0),
             charged_epochs=cost.budget_epochs, wasted_epochs=cost.wasted_epochs, device_seconds=cost.device_seconds,
             usd=cost.usd, validations=sum(each.validations for each in measured),
@@ -199,16 +200,16 @@ class StudyTally:
         )
 
 
-def _state_of(progress: TrialProgress) -> str:
+def _state_of(planned: PlannedTrial) -> str:
     """The state of a trial, with `interrupted` for one that waits after an interruption."""
-    if progress.is_closed or progress.status == "running":
-        return progress.status
-    if progress.is_left_open:
+    if planned.is_closed or planned.status == "running":
+        return planned.status
+    if planned.is_left_open:
         return "left_open"
-    return "interrupted" if progress.status == "waiting" and progress.error is not None else "waiting"
+    return "interrupted" if planned.status == "waiting" and planned.error is not None else "waiting"
 
 
-def kind_of(attempt: AttemptRecord) -> str:
+def kind_of(attempt: Attempt) -> str:
     """The kind of failure of an attempt, `other` for one without a kind, such as Ctrl-C; `none` without a failure."""
     if attempt.status not in ("failed", "killed"):
         return "none"
@@ -216,6 +217,6 @@ def kind_of(attempt: AttemptRecord) -> str:
     return kind if kind in get_args(Kind) else "other"
 
 
-def _is_short(progress: TrialProgress) -> bool:
+def _is_short(planned: PlannedTrial) -> bool:
     """Whether the trial has ended with fewer epochs than planned, by a decision of the search."""
-    return progress.status == "pruned" or was_cut_short(progress.status, progress.error)
+    return planned.status == "pruned" or was_cut_short(planned.status, planned.error)

@@ -41,7 +41,7 @@ from vsetune.study.trial_measures import (
     place_of_this_worker,
 )
 from vsetune.study.trial_processes import TrialProcesses
-from vsetune.training.attempt import Attempt
+from vsetune.training.attempt import TrainingAttempt
 from vsetune.training.checkpoint import set_aside
 from vsetune.training.device import choose_device, take_share
 from vsetune.training.failures import Failure, Kind, failure_of
@@ -72,9 +72,9 @@ class AttemptTrainable(Trainable):
 
     config: trial (TrialSpec as plain data), phase (of the trial), folder (the trial's own: accessible to every node, or
     relative to the home folder of the worker's node), home (the remote home under which `folder` is mirrored, or None),
-    needs (`Needs` as plain data), reading (`Reading` as plain data), checkpoint_share (see `Attempt`), calibrates
-    (whether times are also given in calibration products, see `TrialMeter`), system_metrics (whether points carry
-    `SystemMetrics`), signals (the name of the study's `Signals`), recorded (attempts of the trial in the log).
+    needs (`Needs` as plain data), reading (`Reading` as plain data), checkpoint_share (see `TrainingAttempt`),
+    calibrates (whether times are also given in calibration products, see `TrialMeter`), system_metrics (whether points
+    carry `SystemMetrics`), signals (the name of the study's `Signals`), recorded (attempts of the trial in the log).
     Reports, see `report_of`, each with an `event`: `opened` once, `point` per validation, and `failed` or `interrupted`
     at most once and last. `warnings`: warnings in this worker's log since the last report, absent if there are none.
     """
@@ -92,7 +92,7 @@ class AttemptTrainable(Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         mask_output()
-        self._attempt: Attempt | None = None
+        self._attempt: TrainingAttempt | None = None
         self._mirror: Mirror | None = None
         self._team: TrialProcesses | None = None
         self._metrics: TrialMetrics | None = None
@@ -165,7 +165,7 @@ class AttemptTrainable(Trainable):
         reading = Reading(**self._wanted["reading"])
         if needs.workers > 1:
             self._team = TrialProcesses(self._wanted, needs, reading)
-        self._attempt = Attempt(
+        self._attempt = TrainingAttempt(
             trial, folder, device=device, threads=needs.threads, first_stage=kept_stage(trial, folder),
             reading=reading, checkpoint_share=self._wanted["checkpoint_share"],
             recorded=self._wanted.get("recorded", 0),

@@ -26,7 +26,7 @@ from vsetune.study.signals import Signals, SignsOfLife
 from vsetune.study.stopping import StopRequest
 from vsetune.study.study_metrics import StudyMetrics
 from vsetune.study.trainable import SpoiltProcess, report_of
-from vsetune.study.trials import Assignment
+from vsetune.study.trials import PlannedTrial
 
 
 class StaysHere:
@@ -54,8 +54,8 @@ class LedgerSearcher(StaysHere, Searcher):
     """
 
     def __init__(
-        self, ledger: StudyLedger, to_config: Callable[[Assignment], dict[str, Any]], *, needs_of: Mapping[str, Needs],
-        capacity: Capacity, stop: StopRequest, on_wait: Listener,
+        self, ledger: StudyLedger, to_config: Callable[[PlannedTrial], dict[str, Any]], *,
+        needs_of: Mapping[str, Needs], capacity: Capacity, stop: StopRequest, on_wait: Listener,
     ) -> None:
         super().__init__()
         self._ledger, self._to_config, self._stop, self._on_wait = ledger, to_config, stop, on_wait
@@ -70,14 +70,14 @@ class LedgerSearcher(StaysHere, Searcher):
             self._on_wait()
             return None
         self._ledger.places = self._capacity.room(min(fitting.values()))
-        assignment = self._ledger.next(fitting)
-        if assignment == "done":
+        planned = self._ledger.next(fitting)
+        if planned == "done":
             return str(Searcher.FINISHED)
-        if assignment == "wait":
+        if planned == "wait":
             self._on_wait()  # while nothing runs, Tune asks once a second and shows nothing
             return None
-        self._in_flight[trial_id] = self._needs_of[assignment.trial.cell]
-        return self._to_config(assignment)
+        self._in_flight[trial_id] = self._needs_of[planned.cell]
+        return self._to_config(planned)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Frees the trial's place. The result is recorded by the callback, which knows the trial."""
@@ -240,10 +240,9 @@ class CellScheduler(StaysHere, FIFOScheduler):
     def replay(self, ledger: StudyLedger) -> None:
         """Gives the rules all points that the search saw before this process started, including those of unfinished
         trials. Of a trial that was repeating lost epochs when the earlier process ended, the longest curve counts."""
-        for name, progress in ledger.trials.items():
-            assignment = progress.assignment
-            if assignment.phase == "search" and assignment.trial.cell in self.rules:
-                self.rules[assignment.trial.cell].replay(name, progress.longest_curve)
+        for name, planned in ledger.trials.items():
+            if planned.phase == "search" and planned.cell in self.rules:
+                self.rules[planned.cell].replay(name, planned.attempts.longest_curve)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: Mapping[str, Any]) -> str:
         cell, name = trial.config["trial"]["cell"], trial.config["trial"]["trial"]

@@ -39,7 +39,7 @@ from vsetune.training.trained import KeptStage, open_first_stage
 _log = logging.getLogger(__name__)
 
 
-class Attempt:
+class TrainingAttempt:
     """One execution of a trial in `folder`, which belongs to this trial and to one process at a time.
 
     A folder with a checkpoint of the same trial is continued from it: parameters, optimizer, state of the loss,

@@ -1,4 +1,4 @@
-"""The processes of a trial beside its first one, the `Attempt`: they train and rank with it and write nothing."""
+"""The processes of a trial beside its first one: they train and rank with it and write nothing."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def help_training(
     trial: TrialSpec, folder: Path, processes: Processes, *, device: str, threads: int | None,
     first_stage: KeptStage | None = None, reading: Reading = STREAMED,
 ) -> None:
-    """Do the tasks of the attempt of the first process, until it ends. Arguments as those of `Attempt`; the state comes
-    from the first process, and `folder` only names the trial in errors."""
+    """Do the tasks of the attempt of the first process, until it ends. Arguments as those of `TrainingAttempt`; the
+    state comes from the first process, and `folder` only names the trial in errors."""
     use_threads(threads)
     chosen = choose_device(device)
     dataset = Dataset.open(trial.data.path, reading=reading)

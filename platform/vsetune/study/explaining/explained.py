@@ -13,8 +13,9 @@ from vsetune.config.spec.base import Choices, Domain, Range
 from vsetune.config.study.cells import repeated_cells, resolve_cells
 from vsetune.errors import ConfigError, StorageError
 from vsetune.metrics.curves import BestPoint, best_of_curve
-from vsetune.records.events import SEARCH_VALUE, AttemptRecord, StudyRecord
-from vsetune.report.selection import Trial, keeps_constraints, trials_of, usable, winner_of
+from vsetune.records.events import SEARCH_VALUE, StudyRecord
+from vsetune.records.state import Attempt, Trial, trials_of
+from vsetune.report.selection import keeps_constraints, usable, winner_of
 from vsetune.report.wording import fixed
 from vsetune.search.importances import Importances, importances_of
 from vsetune.study.recorded_studies import study_of
@@ -33,8 +34,8 @@ class ExplainedCell:
 
     name: str
     domains: Mapping[str, Domain]
-    trials: tuple[AttemptRecord, ...]
-    winner: AttemptRecord | None
+    trials: tuple[Attempt, ...]
+    winner: Attempt | None
     importances: Importances
 
     @property
@@ -65,7 +66,7 @@ class ExplainedStudy:
     remark: str = ""
 
 
-def explain(record: StudyRecord, attempts: Sequence[AttemptRecord]) -> ExplainedStudy:
+def explain(record: StudyRecord, attempts: Sequence[Attempt]) -> ExplainedStudy:
     """The search of a study from its stored records.
 
     A study of another version, or with user components whose code is not here, cannot be read. Its cells are then those
@@ -96,7 +97,7 @@ def _cell(name: str, domains: Mapping[str, Domain], search: Sequence[Trial]) -> 
     return ExplainedCell(name, domains, trials, winner_of(search), importances_of(domains, level))
 
 
-def has_levelled(trial: AttemptRecord) -> bool:
+def has_levelled(trial: Attempt) -> bool:
     """Whether its best M-Recall measures its configuration: the trial finished, or patience stopped it because it no
     longer improved. Other rules stop trials that still improve, so their best depends on when they were stopped."""
     return trial.status == "finished" or (trial.status == "pruned" and (trial.error or "").startswith("patience: "))
@@ -122,12 +123,12 @@ def seen_domain(values: Iterable[Any]) -> Domain:
     return Choices.model_construct(choices=list({text_of(value): value for value in seen}.values()))
 
 
-def best_of(trial: AttemptRecord) -> BestPoint | None:
+def best_of(trial: Attempt) -> BestPoint | None:
     """None without a validation, and for a failed trial, whose results do not count."""
-    return best_of_curve(trial.curve) if usable((trial,)) else None
+    return best_of_curve(trial.curve) if usable(Trial([trial])) else None
 
 
-def outcome_of(trial: AttemptRecord) -> str:
+def outcome_of(trial: Attempt) -> str:
     """open: running, or interrupted and to be resumed."""
     return trial.status if trial.status in ("finished", "pruned", "failed") else "open"
 
@@ -139,7 +140,7 @@ def text_of(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def in_words(trial: AttemptRecord) -> str:
+def in_words(trial: Attempt) -> str:
     """A trial in one line, with the reason if it failed or was stopped."""
     best, values = best_of(trial), {key: value for key, value in trial.start.configuration.items() if key != "seed"}
     reached = f"M-Recall {fixed(best.m_recall, 2)} % at epoch {fixed(best.epoch, 2)}" if best else "no result"
@@ -149,7 +150,7 @@ def in_words(trial: AttemptRecord) -> str:
     return f"{trial.start.trial}: {reached}, {outcome_of(trial)}{reason}{barred}, with {settings}"
 
 
-def recall_range(trials: Iterable[AttemptRecord]) -> tuple[float, float]:
+def recall_range(trials: Iterable[Attempt]) -> tuple[float, float]:
     """Ends of the axis of M-Recall, from `_WORST_SHOWN` up to the best trial, so that a few collapsed trials do not
     compress the others. All of it without a result."""
     bests = [best.m_recall for trial in trials if (best := best_of(trial)) is not None]

@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from vsetune.config.spec.base import Choices
-from vsetune.records.events import AttemptRecord
+from vsetune.records.state import Attempt
 from vsetune.report.page_templates import render
 from vsetune.report.vega import svg
 from vsetune.report.wording import fixed
@@ -58,7 +58,7 @@ def slices_of(cell: ExplainedCell) -> dict[str, Markup]:
     return {name: _slice(cell, name, plotted) for name in cell.settings} if plotted else {}
 
 
-def _slice(cell: ExplainedCell, name: str, plotted: list[AttemptRecord]) -> Markup:
+def _slice(cell: ExplainedCell, name: str, plotted: list[Attempt]) -> Markup:
     """A setting's value in every trial that has one, against the best M-Recall."""
     domain, recalls = cell.domains[name], recall_range(cell.trials)
     x: dict[str, Any]
@@ -99,7 +99,7 @@ def _slice(cell: ExplainedCell, name: str, plotted: list[AttemptRecord]) -> Mark
     return svg(spec, f"Best M-Recall of {len(marks)} trials of {cell.name} over {name}.")
 
 
-def _height(cell: ExplainedCell, trial: AttemptRecord, lowest: float) -> dict[str, Any]:
+def _height(cell: ExplainedCell, trial: Attempt, lowest: float) -> dict[str, Any]:
     """Failed trials are at the lower edge, so that a range where all fail is visible."""
     best = best_of(trial)
     height = lowest if best is None else best.m_recall

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import zlib
 from array import array
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,7 +17,6 @@ from typing import Any
 from vsetune.errors import DataError, StorageError, UsageError, one_line
 from vsetune.records.events import (
     FORMAT,
-    AttemptRecord,
     AttemptStart,
     AttemptStatus,
     Begun,
@@ -35,45 +36,86 @@ from vsetune.storage.whole_files import write_whole
 
 
 @dataclass
-class ReadAttempt:
-    """State of an attempt. epochs, m_recalls: of every validation. step, train_seconds, device_seconds: of the last
-    one. seen: time of its last event."""
+class Attempt:
+    """One attempt of a trial, as far as its study's log tells; it changes when the log is read on.
 
+    attempt_id: its name, STUDY/TRIAL/NUMBER. curve: (epoch, m_recall) of every validation, in order. summary: numbers
+    known at its end (`best_m_recall`, `epochs_to_best`, `train_seconds`, `device_seconds`, `wasted_epochs`,
+    `test_m_recall`, ...), before that the seconds at its last validation. error: one line. files: stored with it, paths
+    below the study's folder. step: of its last validation, -1 before the first. began, seen: times of its first and its
+    last event, in seconds since 1970.
+    """
+
+    attempt_id: str
     start: AttemptStart
-    began: float
-    seen: float
-    status: AttemptStatus = "running"
-    epochs: array[float] = field(default_factory=lambda: array("d"))
-    m_recalls: array[float] = field(default_factory=lambda: array("d"))
-    step: int = -1
-    train_seconds: float | None = None
-    device_seconds: float | None = None
-    summary: Mapping[str, float] = field(default_factory=dict)
+    status: AttemptStatus
+    curve: tuple[tuple[float, float], ...]
+    summary: dict[str, float]
     error: str | None = None
     files: tuple[str, ...] = ()
+    step: int = -1
+    began: float = field(default=0.0, compare=False)
+    seen: float = field(default=0.0, compare=False)
 
-    def add(self, fields: list[list[Any]]) -> None:
-        """Add the curve part of validations; steps that are already there are ignored."""
+    def validated(self, fields: Iterable[Sequence[Any]], at: float) -> None:
+        """Adds validations; steps that are already there are ignored. fields: (step, epoch, M-Recall, train_seconds,
+        device_seconds or None) of each."""
+        self.seen = at
         for step, epoch, m_recall, train_seconds, device_seconds in fields:
             if step > self.step:
-                self.step, self.train_seconds, self.device_seconds = step, train_seconds, device_seconds
-                self.epochs.append(epoch)
-                self.m_recalls.append(m_recall)
+                self.step, self.curve = step, (*self.curve, (epoch, m_recall))
+                self.summary = {**self.summary, "train_seconds": train_seconds}
+                if device_seconds is not None:
+                    self.summary["device_seconds"] = device_seconds
 
-    def record(self, name: str) -> AttemptRecord:
-        """The attempt in the form for readers."""
-        measured = {"train_seconds": self.train_seconds, "device_seconds": self.device_seconds}
-        known = {key: seconds for key, seconds in measured.items() if seconds is not None}
-        curve = tuple(zip(self.epochs, self.m_recalls, strict=True))
-        return AttemptRecord(name, self.start, self.status, curve, {**known, **self.summary}, self.error)
+    def ended(self, event: Ended) -> None:
+        seconds = {name: value for name, value in self.summary.items() if name in ("train_seconds", "device_seconds")}
+        self.status, self.error, self.seen, self.files = event.status, event.error, event.at, event.files
+        self.summary = {**seconds, **event.summary}
+
+
+class Trial(tuple[Attempt, ...]):
+    """All attempts of one trial, by number; the last one counts."""
+
+    __slots__ = ()
+
+    @property
+    def number(self) -> int:
+        """Number of the last attempt; 0 before the first."""
+        return self[-1].start.number if self else 0
+
+    @property
+    def furthest(self) -> float:
+        """The highest epoch at which any attempt has validated; 0 before the first validation."""
+        return max((attempt.curve[-1][0] for attempt in self if attempt.curve), default=0.0)
+
+    @property
+    def longest_curve(self) -> Sequence[tuple[float, float]]:
+        """Curve of the attempt that reached the highest epoch, the latest of several. An attempt that continues from
+        its checkpoint may be behind earlier attempts."""
+        curves = [attempt.curve for attempt in reversed(self) if attempt.curve]
+        return max(curves, key=lambda curve: curve[-1][0], default=())
+
+
+def trials_of(attempts: Iterable[Attempt]) -> list[Trial]:
+    """Attempts grouped into trials, in the order in which these began."""
+    grouped: defaultdict[str, list[Attempt]] = defaultdict(list)
+    for attempt in attempts:
+        grouped[attempt.start.trial].append(attempt)
+    return [_trial(trial) for trial in grouped.values()]
+
+
+def _trial(attempts: Iterable[Attempt]) -> Trial:
+    return Trial(sorted(attempts, key=lambda attempt: attempt.start.number))
 
 
 class NotBegun(UsageError):
     """An attempt that the log has not seen begin."""
 
 
-class StudyHistory:
-    """The state of a study in its log. Grows by `read` (a line of the log) or `add` (an event with all numbers)."""
+class StudyState:
+    """A study as its log tells it: a fold over the events, by `read` (a line of the log) or `add` (an event with all
+    numbers)."""
 
     def __init__(self) -> None:
         self.record: StudyRecord | None = None
@@ -83,7 +125,10 @@ class StudyHistory:
         self.files: tuple[str, ...] = ()
         self.draws: list[Drawn] = []
         """Draws of all cells."""
-        self.read_attempts: dict[str, ReadAttempt] = {}
+        self.attempts: dict[str, Attempt] = {}
+        """By name, in the order in which they began."""
+        self.trials: dict[str, Trial] = {}
+        """By name, in the order in which they began."""
 
     def read(self, line: Line) -> None:
         """Add a line of the log. Numbers that curves do not need are not decoded. StorageError for a newer format,
@@ -122,31 +167,21 @@ class StudyHistory:
                 ]
                 self._validated(event.attempt, event.at, fields)
             case Ended():
-                attempt = self._attempt(event.attempt)
-                attempt.status, attempt.error, attempt.seen = event.status, event.error, event.at
-                attempt.summary, attempt.files = event.summary, event.files
+                self.attempt(event.attempt).ended(event)
             case Closed():
                 self.status, self.files = event.status, event.files
 
-    def attempts(self) -> list[AttemptRecord]:
-        """All attempts in the order in which they began."""
-        return [attempt.record(name) for name, attempt in self.read_attempts.items()]
+    def attempt(self, name: str) -> Attempt:
+        """The attempt of this name. NotBegun if it has not begun."""
+        if name not in self.attempts:
+            raise NotBegun("VSE-R009", "attempt {attempt}: has not begun", attempt=name)
+        return self.attempts[name]
 
-    def attempt(self, name: str) -> AttemptRecord:
-        """The attempt of this name. UsageError if it has not begun."""
-        return self._attempt(name).record(name)
-
-    def last_step(self, name: str) -> int:
-        """Step of the last validation of an attempt; -1 before the first."""
-        return self._attempt(name).step
-
-    def attempts_seen(self) -> dict[str, float]:
-        """Time of the last event of each attempt."""
-        return {name: attempt.seen for name, attempt in self.read_attempts.items()}
-
-    def drawn(self, cell: str) -> Iterator[Drawn]:
-        """The draws of a cell, in order."""
-        return (each for each in self.draws if each.cell == cell)
+    def know(self, attempt: Attempt) -> None:
+        """Add an attempt that has begun."""
+        self.attempts[attempt.attempt_id] = attempt
+        name = attempt.start.trial
+        self.trials[name] = _trial((*self.trials.get(name, ()), attempt))
 
     def _opened(self, event: Opened) -> None:
         if event.format > FORMAT:
@@ -156,37 +191,33 @@ class StudyHistory:
             )
         self.began = self.began or event.at
         self.record, self.status = event.record, None
-        for attempt in self.read_attempts.values():
+        for attempt in self.attempts.values():
             if attempt.status == "running":
                 attempt.status = "killed"
 
     def _begun(self, event: Begun) -> None:
         name = attempt_id(event.start)
-        attempt = self.read_attempts.setdefault(name, ReadAttempt(event.start, event.at, event.at))
+        if name not in self.attempts:
+            self.know(Attempt(name, event.start, "running", (), {}, began=event.at))
+        attempt = self.attempts[name]
         attempt.seen = event.at
         if attempt.status == "killed":
             attempt.status = "running"
 
     def _validated(self, name: str, at: float, fields: list[list[Any]]) -> None:
-        attempt = self._attempt(name)
-        attempt.seen = self.seen = at
-        attempt.add(fields)
-
-    def _attempt(self, name: str) -> ReadAttempt:
-        if name not in self.read_attempts:
-            raise NotBegun("VSE-R009", "attempt {attempt}: has not begun", attempt=name)
-        return self.read_attempts[name]
+        self.attempt(name).validated(fields, at)
+        self.seen = at
 
 
 SNAPSHOT_FILE = ".study.snapshot.json"
-_FORMAT = 3
+_FORMAT = 4
 
 
 @dataclass
 class KnownLog:
     """A log read up to `end`. log: which log, see `name_of_log`."""
 
-    history: StudyHistory
+    state: StudyState
     end: int
     log: str
 
@@ -194,19 +225,19 @@ class KnownLog:
 def write_snapshot(folder: Path, known: KnownLog) -> None:
     """Write the snapshot; does nothing if the folder cannot be written. Values shared by several attempts are stored
     once."""
-    history, parts = known.history, _Parts()
-    attempts = {
-        name: {
-            **vars(each), "epochs": _text(each.epochs), "m_recalls": _text(each.m_recalls),
+    state, parts = known.state, _Parts()
+    attempts = [
+        {
+            **vars(each), "curve": _text(each.curve),
             "start": {key: parts.put(value) for key, value in vars(each.start).items() if key != "resolved"},
             "resolved": {key: parts.put(value) for key, value in each.start.resolved.items()},
         }
-        for name, each in history.read_attempts.items()
-    }
+        for each in state.attempts.values()
+    ]
     plain = {
-        "format": _FORMAT, "end": known.end, "log": known.log, "status": history.status, "began": history.began,
-        "seen": history.seen, "files": history.files, "draws": [vars(each) for each in history.draws],
-        "record": None if history.record is None else asdict(history.record),
+        "format": _FORMAT, "end": known.end, "log": known.log, "status": state.status, "began": state.began,
+        "seen": state.seen, "files": state.files, "draws": [vars(each) for each in state.draws],
+        "record": None if state.record is None else asdict(state.record),
         "parts": parts.all, "attempts": attempts,
     }
     content = json.dumps(plain, separators=(",", ":")).encode()
@@ -223,20 +254,20 @@ def read_snapshot(folder: Path) -> KnownLog | None:
         plain: Any = json.loads(content[9:])
         if plain["format"] != _FORMAT:
             return None
-        history = StudyHistory()
-        history.record = None if plain["record"] is None else StudyRecord(**plain["record"])
-        history.status, history.began, history.seen = plain["status"], plain["began"], plain["seen"]
-        history.files, history.draws = tuple(plain["files"]), [Drawn(**each) for each in plain["draws"]]
+        state = StudyState()
+        state.record = None if plain["record"] is None else StudyRecord(**plain["record"])
+        state.status, state.began, state.seen = plain["status"], plain["began"], plain["seen"]
+        state.files, state.draws = tuple(plain["files"]), [Drawn(**each) for each in plain["draws"]]
         parts = plain["parts"]
-        for name, each in plain["attempts"].items():
+        for each in plain["attempts"]:
             start, resolved = ({
                 key: parts[value[0]] if isinstance(value, list) else value for key, value in each.pop(kind).items()
             } for kind in ("start", "resolved"))
-            history.read_attempts[name] = ReadAttempt(**{
+            state.know(Attempt(**{
                 **each, "start": AttemptStart(**{**start, "resolved": resolved}), "files": tuple(each["files"]),
-                "epochs": _numbers(each["epochs"]), "m_recalls": _numbers(each["m_recalls"]),
-            })
-        return KnownLog(history, plain["end"], plain["log"])
+                "curve": _curve(each["curve"]),
+            }))
+        return KnownLog(state, plain["end"], plain["log"])
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return None
 
@@ -258,11 +289,12 @@ class _Parts:
         return [place]
 
 
-def _text(numbers: array[float]) -> str:
+def _text(curve: Iterable[tuple[float, float]]) -> str:
     """The numbers, 8 bytes each, as Base64: half as long as decimal digits, and read in a tenth of the time."""
-    return b64encode(numbers.tobytes()).decode()
+    return b64encode(array("d", itertools.chain.from_iterable(curve)).tobytes()).decode()
 
 
-def _numbers(text: str) -> array[float]:
+def _curve(text: str) -> tuple[tuple[float, float], ...]:
     """The inverse of `_text`. ValueError for any other text."""
-    return array("d", b64decode(text))
+    numbers = array("d", b64decode(text))
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True))

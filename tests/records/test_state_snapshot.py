@@ -9,7 +9,7 @@ from studied import BEGUN, OPENED, attempt_of, point, start
 
 from vsetune.records.events import Begun, Closed, Drawn, Ended, Event, Validated
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
-from vsetune.records.study_history import SNAPSHOT_FILE, KnownLog, StudyHistory, read_snapshot, write_snapshot
+from vsetune.records.state import SNAPSHOT_FILE, KnownLog, StudyState, read_snapshot, write_snapshot
 
 SECOND = Begun(start("vsepp.lmh-c001-s0"), 6.0)
 EVENTS: tuple[Event, ...] = (
@@ -21,9 +21,9 @@ EVENTS: tuple[Event, ...] = (
 
 
 def read(folder: Path) -> KnownLog:
-    known = KnownLog(StudyHistory(), 0, "name")
+    known = KnownLog(StudyState(), 0, "name")
     for line in lines_of(folder / LOG_FILE):
-        known.history.read(line)
+        known.state.read(line)
         known.end = line.end
     return known
 
@@ -42,9 +42,10 @@ def test_what_is_read_back_is_what_the_log_says_to_the_last_bit(known: KnownLog,
     again = read_snapshot(tmp_path)
     assert again is not None
     assert (again.end, again.log) == (known.end, known.log)
-    assert vars(again.history) == vars(known.history)
-    assert again.history.attempts()[0].curve == ((0.5, 100 / 3), (1.0, 40.0))
-    assert again.history.attempts()[1].summary == {"train_seconds": 7.5}
+    assert vars(again.state) == vars(known.state)
+    attempts = list(again.state.attempts.values())
+    assert attempts[0].curve == ((0.5, 100 / 3), (1.0, 40.0))
+    assert attempts[1].summary == {"train_seconds": 7.5}
 
 
 def test_what_is_equal_in_many_attempts_is_there_once(known: KnownLog, tmp_path: Path) -> None:
