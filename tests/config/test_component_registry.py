@@ -9,6 +9,7 @@ import pytest
 
 from vsetune.config.component_specs import LossSpec
 from vsetune.config.registry import Registry
+from vsetune.config.spec.base import did_you_mean
 
 SPEC = """
 from typing import ClassVar, Literal
@@ -34,3 +35,9 @@ def test_a_folder_with_a_spec_is_all_it_takes(tmp_path: Path, monkeypatch: pytes
     finally:
         for module in [module for module in sys.modules if module.startswith("rooms_of_a_test")]:
             del sys.modules[module]
+
+
+def test_a_name_with_the_same_letters_is_meant_before_one_that_is_as_close() -> None:
+    assert did_you_mean("lhm", ["lsh", "lmh"]) == "did you mean lmh? "
+    assert did_you_mean("lse", ["lmh", "lseh"]) == "did you mean lseh? "
+    assert did_you_mean("info", ["lmh", "lseh"]) == ""

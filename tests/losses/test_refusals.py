@@ -176,3 +176,9 @@ def test_typical_errors_in_words(several, several_owner, make_images, snapshot) 
             make()
         lines += caught.value.problems
     assert lines == snapshot
+
+
+def test_a_loss_that_takes_other_arguments_is_refused_where_it_is_made() -> None:
+    with refused("VSE-C113", cls="Mine", method="forward", got="self, images, captions", need="self, inputs"):
+        class Mine(Loss):
+            def forward(self, images, captions): ...

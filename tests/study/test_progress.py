@@ -119,3 +119,12 @@ def test_a_warning_of_several_workers_is_one_line() -> None:
         "a worker reports /cache [red]: cannot keep what is read from S3; free space",
         "a worker reports /cache: another",
     ]
+
+
+def test_without_a_terminal_a_line_opens_the_study_and_one_a_minute_tells_its_state() -> None:
+    ledger, now, stream = ledger_with("rr", promised=4), [100.0], io.StringIO()
+    with StudyProgress(ledger, Console(file=stream, width=160), clock=lambda: now[0]) as progress:
+        for _ in range(13):
+            progress.tick()
+            now[0] += 10.0
+    assert [line.split(",")[1] for line in stream.getvalue().splitlines()] == [" 0.0 min", " 1.2 min"]

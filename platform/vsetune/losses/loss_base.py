@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vsetune.config.component_specs import LOSSES, LossSpec
+from vsetune.config.spec.overriding import require_callable_overrides
 from vsetune.errors import ConfigError, Message, Problem
 from vsetune.metrics.vectors import at_least_float32 as at_least_float32  # losses import it from here
 
@@ -159,6 +160,10 @@ class Loss(Counters, ABC):
     epoch: Tensor
     spec: Any
     needs_context: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        require_callable_overrides(cls, Loss)
 
     def __init__(self, spec: LossSpec | None = None, *, warmup_epochs: int | None = None) -> None:
         super().__init__()

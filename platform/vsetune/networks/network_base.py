@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from vsetune.config.component_specs import NetworkSpec
 from vsetune.config.spec.base import Kind
+from vsetune.config.spec.overriding import require_callable_overrides
 from vsetune.errors import ConfigError, Problem
 from vsetune.metrics.vectors import at_least_float32 as at_least_float32  # networks import both from here
 from vsetune.metrics.vectors import lengths
@@ -73,6 +74,7 @@ class Network(nn.Module, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        require_callable_overrides(cls, Network)
         for name in ("encode_images", "encode_captions"):
             if name in vars(cls):
                 setattr(cls, name, _padded_by_zeros(vars(cls)[name]))

@@ -16,6 +16,8 @@ from vsetune.study.ledger import StudyLedger
 from vsetune.study.trials import PlannedTrial
 
 _REDRAW_S = 0.5
+_SAY_EVERY_S = 60.0
+"""Without a terminal the state is a line at the start, and one as often as this."""
 _MINUTES_FROM_S = 100.0
 _STYLES = {"finished": "green", "pruned": "yellow", "failed": "red"}
 
@@ -52,6 +54,8 @@ class StudyProgress:
     def __enter__(self) -> StudyProgress:
         if self._live is not None:
             self._live.__enter__()
+        else:
+            self._say_state()
         return self
 
     def __exit__(
@@ -97,11 +101,18 @@ class StudyProgress:
         self._console.print(Text(line, style="yellow"), highlight=False, soft_wrap=True)
 
     def tick(self) -> None:
-        """Redraws the live table, at most every _REDRAW_S."""
+        """Redraws the live table, at most every _REDRAW_S; without a terminal prints a line, at most every
+        _SAY_EVERY_S."""
         now = self._clock()
         if self._live is not None and now - self._drawn > _REDRAW_S:
             self._drawn = now
             self._live.update(self._view(), refresh=True)
+        elif self._live is None and now - self._drawn > _SAY_EVERY_S:
+            self._say_state()
+
+    def _say_state(self) -> None:
+        self._drawn = self._clock()
+        self._console.print(self._head(), highlight=False, soft_wrap=True)
 
     def _line(self, name: str, trial: PlannedTrial) -> Text:
         done, promised = self._done, self._ledger.promised()
@@ -135,13 +146,17 @@ class StudyProgress:
         count = self._ledger.tally.count("waiting") + self._ledger.tally.count("left_open")
         return f", {count} waiting" if count else ""
 
-    def _view(self) -> Group:
+    def _head(self) -> Text:
+        """`quickstart: 3 of 15 trials, 2.0 min, about 5 min left`"""
         done, promised = self._ledger.tally.count("ended"), self._ledger.promised()
         elapsed = self._clock() - self._started
-        head = Text(
+        return Text(
             f"{self._ledger.study.study}: {done} of {promised} trials, {elapsed / 60:.1f} min, "
             f"{self._left(promised, elapsed)}{self._others()}"
         )
+
+    def _view(self) -> Group:
+        done, promised = self._ledger.tally.count("ended"), self._ledger.promised()
         table = Table(box=None, padding=(0, 2, 0, 0))
         for column in ("cell", "ended", "running now", "best M-Recall"):
             table.add_column(column, justify="left" if column in ("cell", "running now") else "right")
@@ -156,4 +171,4 @@ class StudyProgress:
                 f"{tally.best:.1f} %" if tally.best else "",
             )
         bar = ProgressBar(total=max(promised, 1), completed=done, width=60)
-        return Group(head, bar, Text(), table)  # a bar does not end its line, the empty text does
+        return Group(self._head(), bar, Text(), table)  # a bar does not end its line, the empty text does

@@ -324,8 +324,8 @@ def shortened(text: str) -> str:
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """`did you mean lseh? ` if a known name is close, else an empty text."""
-    close = difflib.get_close_matches(name, known, n=1)
+    """`did you mean lseh? ` if a known name is close, else an empty text. One with the same letters comes first."""
+    close = [each for each in known if sorted(each) == sorted(name)] or difflib.get_close_matches(name, known, n=1)
     return f"did you mean {close[0]}? " if close else ""
 
 
