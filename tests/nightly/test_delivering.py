@@ -142,9 +142,17 @@ def test_a_variable_without_an_address_is_one_line(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("CHAT", value)
     (note,) = sent(sample_report(), webhook="CHAT")[0]
     assert note.startswith("webhook of CHAT: holds no address that can be used")
-    monkeypatch.delenv("CHAT")
-    (note,) = sent(sample_report(), webhook="CHAT")[0]
-    assert note.startswith("webhook of CHAT: the environment lacks CHAT; export it")
+
+
+@pytest.mark.parametrize(("notify", "exit_code", "told"), [
+    ("regressions", 1, 1), ("regressions", 0, 1), ("always", 0, 1), ("never", 1, 0),
+])
+def test_a_variable_that_is_not_set_is_a_note_of_every_night(
+    monkeypatch: pytest.MonkeyPatch, notify: str, exit_code: int, told: int,
+) -> None:
+    monkeypatch.delenv("CHAT", raising=False)
+    notes = sent(replace(short_report(), exit_code=exit_code), webhook="CHAT", notify=notify)[0]
+    assert [note.partition(";")[0] for note in notes] == ["webhook of CHAT: the environment lacks CHAT"] * told
 
 
 @pytest.mark.parametrize(

@@ -82,8 +82,9 @@ def deliver(
         attempt(keep_run)
     stored = report
     attempt(keep_files, "the report could not be stored: ")
-    if spec.webhook and (spec.notify == "always" or (spec.notify == "regressions" and report.exit_code != 0)):
-        attempt(lambda: _post(report, spec))
+    if spec.webhook and spec.notify != "never":
+        is_sent = spec.notify == "always" or report.exit_code != 0
+        attempt(lambda: _post(report, spec) if is_sent else _address_of(spec))
     if report != stored:
         attempt(keep_files, "the report could not be stored: ")
         if report.mlflow_run is not None:
@@ -132,12 +133,7 @@ def _post(report: NightReport, spec: ReportSpec) -> None:
     https:// takes Slack's JSON, as Mattermost, Rocket.Chat and Discord's /slack do; any other address is Apprise's.
     ConfigError when the variable is not set or holds no address; StorageError when the message was not taken.
     """
-    address, where = os.environ.get(str(spec.webhook), "").strip(), f"webhook of {spec.webhook}"
-    if not address:
-        raise ConfigError(
-            "VSE-G050", "{where}: the environment lacks {variables}; export it, or take `{setting}` out of the file",
-            where=where, variables=spec.webhook, setting="webhook",
-        )
+    address, where = _address_of(spec), f"webhook of {spec.webhook}"
     if "://" in address:
         remember(address, address.rpartition("/")[2])  # its last part is the secret
     is_slack = re.match(r"https?://[^/]", address) is not None
@@ -163,6 +159,17 @@ def _post(report: NightReport, spec: ReportSpec) -> None:
     if not taken:
         lines = dict.fromkeys(entry.message for result in taken for entry in result.logs())
         raise _not_delivered(where, "; ".join(lines) or "no reason given", address)
+
+
+def _address_of(spec: ReportSpec) -> str:
+    """What the variable of the web hook holds. ConfigError where it is not set."""
+    address = os.environ.get(str(spec.webhook), "").strip()
+    if not address:
+        raise ConfigError(
+            "VSE-G050", "{where}: the environment lacks {variables}; export it, or take `{setting}` out of the file",
+            where=f"webhook of {spec.webhook}", variables=spec.webhook, setting="webhook",
+        )
+    return address
 
 
 def chat_text(report: NightReport, *, page: str | None, is_slack: bool) -> tuple[str, str]:

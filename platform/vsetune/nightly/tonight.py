@@ -65,7 +65,7 @@ def run_night(
             if newer is not None or (judged is not None and judged.rows):
                 raise StudyConflict(
                     "VSE-G012", "nightly {name}: the night of {date} is complete; --again replaces it, `vsetune "
-                    "nightly history` shows it", name=spec.nightly, date=date,
+                    "nightly history {name}` shows it", name=spec.nightly, date=date,
                 )
             night = existing  # its process was killed, or failed, before it was judged
         elif newer is not None:
