@@ -33,6 +33,7 @@ from vsetune.training.failures import raised_by_code
 
 _SETTLE_WITHIN_S, _AGAIN_AFTER_S, _AT_MOST_S = 2.0, 5.0, 600.0
 """Constants for a log that accepts no events: how long to wait for it, when to try again, and when the study ends."""
+INTERRUPTED = "the study was interrupted"
 
 
 class StudyLedger:
@@ -239,7 +240,7 @@ class StudyLedger:
         names of these trials."""
         running = [trial for trial in self.trials.values() if trial.status == "running"]
         for trial in running:
-            self._end(trial, "killed", trial.totals, [], "the study was interrupted")
+            self._end(trial, "killed", trial.totals, [], INTERRUPTED)
         return [trial.name for trial in running]
 
     def _require_attempt(self, planned: PlannedTrial) -> None:

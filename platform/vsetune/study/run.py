@@ -68,7 +68,8 @@ class Trouble:
 
 @dataclass(frozen=True)
 class StudyOutcome:
-    """How a run of a study ended. counts: trials by status. board: None if there is nothing to compare, see `remark`.
+    """How a run of a study ended. counts: trials by status; `not begun` is an estimate. board: None if there is nothing
+    to compare, see `remark`.
 
     page: the leaderboard as a web page, also among the files of the study's run in MLflow. troubles: trials that failed
     or were left open. stopped_by: why the run ended before the study did, None if it did not. undelivered: number of
@@ -204,6 +205,8 @@ def _ended(
     if ending != "interrupted":
         _print(log_winners(prepared, attempts, is_exported=not undelivered), console)
     counts = Counter(trial.status if trial.is_closed else "open" for trial in ledger.trials.values())
+    if ending == "interrupted" and ledger.promised() > len(ledger.trials):
+        counts["not begun"] = ledger.promised() - len(ledger.trials)
     stopped_by = stop.reason or (ledger.outage if ending == "interrupted" else None)
     return StudyOutcome(
         counts, ending, results.board, results.page, results.remark, _troubles(ledger), stopped_by,

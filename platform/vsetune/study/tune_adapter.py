@@ -21,7 +21,7 @@ from vsetune.search.stopping.rule import StoppingRule
 from vsetune.search.stopping.rules import stopping_rule
 from vsetune.storage.paths import home
 from vsetune.study.capacity import Capacity
-from vsetune.study.ledger import StudyLedger
+from vsetune.study.ledger import INTERRUPTED, StudyLedger
 from vsetune.study.signals import Signals, SignsOfLife
 from vsetune.study.stopping import StopRequest
 from vsetune.study.study_metrics import StudyMetrics
@@ -146,6 +146,8 @@ class RecordingCallback(StaysHere, tune.Callback):
     def _pause(self, name: str, reason: str, *, was_asked: bool = False) -> None:
         if self._ledger.trials[name].is_closed:
             return
+        if self._stop.is_requested and reason.startswith("preempted:"):
+            reason = INTERRUPTED
         goes_on_in = self._ledger.interrupted(name, reason, was_asked=was_asked)
         is_failed = self._ledger.trials[name].is_closed  # by the same error at the same place as before
         if not is_failed and not self._stop.is_requested:
