@@ -52,7 +52,8 @@ DAMAGE = {
     "a cell finds no valid configuration": "test_resuming_keeps_what_became_of_the_cell_and_draws_no_more",
     "a checkpoint is damaged": "test_a_damaged_checkpoint_is_set_aside_and_the_trial_starts_again",
     "a checkpoint of another trial": "test_a_checkpoint_of_another_trial_is_not_damaged",
-    "weights of a recorded trial are cut short": "test_damaged_weights_are_refused",
+    "weights of a recorded trial are cut short":
+        "test_weights_that_are_cut_short_are_named_and_found_by_the_doctor",
     "a plugin changed": "test_a_study_whose_plugin_changed_goes_on_once_the_old_code_is_back",
     "the study file changed": "test_a_study_name_in_use_is_refused_with_what_changed",
     "a damaged line of a log, with its offset":

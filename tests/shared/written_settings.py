@@ -2,8 +2,8 @@
 
 A block with the key `study` is a study file, one with `nightly` a nightly file. Any other is a part: of a study file
 if all its keys are keys of one, of a recipe if they are keys of that; it is checked in place of these keys of
-EXAMPLE_STUDY or EXAMPLE_RECIPE. For a loss of the reader, which a page calls my_loss, one of ours stands in: what
-plugins may be is tested in `test_plugins.py`.
+EXAMPLE_STUDY or EXAMPLE_RECIPE. For a loss or network of the reader, which a page calls my_loss or my_network, one of
+ours stands in: what plugins may be is tested in `test_plugins.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXAMPLE_STUDY = {
 EXAMPLE_RECIPE = {
     "name": "example", "output": "data/example", "source": {"layout": "scenes"}, "features": {"extractor": "pixels"},
 }
-STANDS_IN = "lsh"
+STANDS_IN = {"my_loss": "lsh", "my_network": "vse_infinity"}
 _SETTING = re.compile(r"(?:[a-z_]+\.)*([a-z_]+): (.+)", re.DOTALL)
 _ALTERNATIVE = re.compile(r"^# ([a-z_]+: .*)$", re.MULTILINE)
 
@@ -59,9 +59,8 @@ def _check(content: dict[str, Any]) -> None:
     elif set(content) <= set(StudySpec.model_fields):
         whole = content if "study" in content else EXAMPLE_STUDY | content
         if whole.pop("plugins", None):
-            whole["losses"] = [
-                loss | {"name": STANDS_IN} if loss["name"] == "my_loss" else loss for loss in whole["losses"]
-            ]
+            for key in ("networks", "losses"):
+                whole[key] = [each | {"name": STANDS_IN.get(each["name"], each["name"])} for each in whole[key]]
         resolve_cells(parse_spec(whole, StudySpec, where="study file"), where="study file")
     elif "shards" in content:
         parse_spec(content, IndexRecipe, where="index recipe")
