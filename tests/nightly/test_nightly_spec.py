@@ -47,7 +47,8 @@ def test_every_night_has_other_seeds_and_the_same_ones_again(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("changes", [
     {"losses": [{"name": "lmh", "search": "full"}]}, {"cells": ["vsepp.lmhh"]}, {"cells": ["vsepp.lmh", "vsepp.lmh"]},
-    {"tolerances": {"false_alarms": "seldom"}}, {"tolerances": {"smallest_change": {"epoch_tim": "5 %"}}},
+    {"tolerances": {"false_alarms": "seldom"}}, {"tolerances": {"baseline_nights": 61}},
+    {"tolerances": {"smallest_change": {"epoch_tim": "5 %"}}},
     {"search": {}}, {"resources": {"gpus": 1.5}}, {"target": 0}, {"seeds": [1]},
     {"report": {"webhook": "https://hooks.example/T0"}}, {"report": {"page_url": "https://example.org/|x>"}},
 ])

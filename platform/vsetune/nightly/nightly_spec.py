@@ -72,7 +72,7 @@ class Tolerances(Spec):
         "one in 30 nights", max_length=60,
         description="promise for the whole report: `one in N nights`, or `N a month` (of 30 nights)",
     )
-    baseline_nights: int = Field(7, ge=3, le=365, description="nights before verdicts are given")
+    baseline_nights: int = Field(7, ge=3, le=60, description="nights before verdicts are given; a band is of 60")
     smallest_change: dict[str, float | str] = Field(
         default_factory=dict, max_length=100,
         description="smallest change that matters, by measure: a number in its unit, or `5 %` of times, rates, memory",
