@@ -51,7 +51,7 @@ AREAS = {
             (
                 "study/test_ledger*.py", "study/test_planned_trial*.py", "study/test_progress.py",
                 "study/test_kept_counts.py", "study/test_cell_goals.py", "study/test_confirmations.py",
-                "study/test_cell_budget.py",
+                "study/test_cell_budget.py", "study/test_study_metrics.py",
                 "study/test_cells_that_cannot_draw.py", "study/test_equal_budgets.py",
             ),
         ),

@@ -12,13 +12,14 @@ from logged_studies import begun
 
 from simulation.simulated_search import Course, VirtualClock, VirtualCluster
 from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.cells import resolve_cells
+from vsetune.config.study.cells import repeated_cells, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
 from vsetune.records.state import trials_of
 from vsetune.records.writer import StudyWriter
 from vsetune.report.building import build
 from vsetune.report.selection import winner_of
+from vsetune.study.cell_goals import target_cell
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.study_records import logged_search
 from vsetune.study.trainable import as_result
@@ -145,6 +146,16 @@ def test_what_a_stopped_trial_that_breaks_a_constraint_leaves_over_goes_to_other
     assert winner_of(trials_of(attempts)) is attempts[2]
     told = study.search._histories["vsepp.lmh"]
     assert [max(each.intermediate_values.values()) for each in told] == [-5.0, -5.0, 20.0, 20.0]
+
+
+def test_the_target_of_a_repeat_is_the_same_repeat_of_the_baseline_if_there_is_one() -> None:
+    study = Study(objective="epochs_to_target", repeats=2)
+    cells = {cell.name: cell for cell in repeated_cells(study.spec, study.cells)}
+    found = {name: target_cell(study.spec, cell, cells) for name, cell in cells.items()}
+    assert found == {
+        "vsepp.lmh": None, "vsepp.lmh.r2": None, "vsepp.lseh": "vsepp.lmh", "vsepp.lseh.r2": "vsepp.lmh.r2",
+    }
+    assert target_cell(study.spec, cells["vsepp.lseh.r2"], ["vsepp.lmh"]) == "vsepp.lmh"
 
 
 def test_a_study_without_its_baseline_needs_a_target_of_its_own() -> None:

@@ -8,6 +8,7 @@ import pytest
 from driven_ledgers import ledger_of, run_through
 from tiny_studies import tiny_study
 
+from vsetune.config.study.cells import resolve_cells
 from vsetune.records.writer import StudyWriter
 from vsetune.report.board_notes import notes
 from vsetune.report.building import build
@@ -52,6 +53,7 @@ def test_a_study_that_has_ended_is_confirmed_over_new_seeds_and_nothing_runs_twi
     attempts = driver.writer.attempts()
     confirming = [each.start for each in attempts if each.start.phase == "confirm"]
     assert {each.seed for each in confirming} == {0, 2, 4}
+    assert {name for each in confirming for name in each.environment} == {"confirms"}, "their epochs are of no budget"
     roles = {each.trial.rpartition("-")[0]: each.environment.get("confirms") for each in confirming}
     assert roles == {
         "vsepp.lmh-c001": "winner", "vsepp.lmh-c002": "runner-up", "vsepp.lmh-c000": "papers' settings",
@@ -80,6 +82,14 @@ def test_settings_of_the_papers_that_were_never_searched_are_run_under_a_name_of
     driver = Driver(search={"configurations": 2, "include_defaults": False}, seeds=[0])
     driver.train(driver.ledger(None))
     assert driver.train(driver.ledger(1)) == ["vsepp.lmh-c001-s1", "vsepp.lmh-c000-s1", "vsepp.lmh-papers-s1"]
+
+
+@pytest.mark.parametrize(("seeds", "count"), [(1, 3), (2, 5)])
+def test_a_cell_without_a_search_gets_as_many_seeds_as_all_repeats_of_another(seeds: int, count: int) -> None:
+    study = tiny_study(losses=[{"name": "lmh", "search": {}}], search={"repeats": 2}, seeds=[0, 1])
+    (cell,) = resolve_cells(study, where="test")
+    found = Confirming(seeds).seeds_of(study, cell)
+    assert (len(set(found)), found[:1], 0 in found) == (count, [1], False)
 
 
 def test_the_search_of_a_study_is_known_to_be_open() -> None:

@@ -100,6 +100,13 @@ def test_cells_without_a_place_are_left_out_and_waited_for(logs: Logs) -> None:
     assert driver.ledger.unfinished() == []
 
 
+def test_a_cell_whose_winner_is_to_be_confirmed_is_not_finished(logs: Logs) -> None:
+    driver = Driver(make_study(search={"configurations": 1}, seeds=[7, 8]), logs)
+    for left in (["vsepp.lmh", "vsepp.lseh"], ["vsepp.lmh", "vsepp.lseh"], ["vsepp.lseh"], []):
+        driver.run(driver.next(), 10.0)
+        assert driver.ledger.unfinished() == left
+
+
 def test_confirmation_waits_for_the_search_of_its_cell(logs: Logs) -> None:
     driver = Driver(make_study("lmh"), logs)
     first, second = driver.next(), driver.next()

@@ -117,7 +117,7 @@ def test_a_trial_is_silent_since_it_was_placed_or_last_validated_and_no_longer_w
 
 def test_attempts_are_counted_by_kind_of_failure_and_a_strange_kind_makes_no_series(driver: Driver) -> None:
     first, second = driver.start(), driver.start()
-    driver.ledger.close(first, "failed", summary={}, error="numeric: loss is nan")
+    driver.ledger.close(first, "failed", summary={}, error="numeric: loss: nan")
     driver.ledger.interrupted(second, "a sentence of somebody: else")
     told = driver.tell()
     counted = {key: value for (name, key), value in told.items() if name == "vsetune_cell_attempts" and value}
