@@ -6,11 +6,14 @@ import math
 
 import optuna
 import pytest
+from optuna.distributions import FloatDistribution
 from tiny_studies import tiny_study
 
 from vsetune.config.study.cells import resolve_cells
 from vsetune.metrics.curves import SAME_EPOCH
-from vsetune.search.configurations import ConfigurationSearch, Refusal
+from vsetune.search.configurations import ConfigurationSearch, Refusal, _shown
+from vsetune.search.objectives import Objective
+from vsetune.search.sampling.sampler import UnitCube
 from vsetune.search.stopping.rules import Halving
 
 STUDY = tiny_study()
@@ -94,3 +97,17 @@ def test_a_rung_is_reached_at_its_epoch_and_a_trial_equal_to_the_cutoff_goes_on(
     assert halving.rungs()[1.0] == {"a": 40.0, "b": 20.0}
     assert not halving.note("middle", 1.0, 30.0), "the median of 40 and 20"
     assert halving.note("below", 1.0, 29.9)
+
+
+def test_the_area_under_a_curve_below_one_per_cent_is_its_own() -> None:
+    assert Objective("area_under_curve", 4.0).value([(0.0, 0.2), (2.0, 0.6)]) == pytest.approx((2 * 0.2 + 2 * 0.6) / 4)
+
+
+def test_a_range_of_one_value_has_it_in_the_middle_of_its_unit() -> None:
+    space = {"loss.margin": FloatDistribution(0.2, 0.2), "training.learning_rate": FloatDistribution(0.1, 0.5)}
+    found = UnitCube(space).vector_of({"loss.margin": 0.2, "training.learning_rate": 0.4})
+    assert found.tolist() == pytest.approx([0.5, 0.75])
+
+
+def test_a_refused_choice_is_named_as_it_is_written() -> None:
+    assert (_shown("hardest"), _shown(3), _shown(0.12345678)) == ("hardest", "3", "0.123457")
