@@ -24,7 +24,7 @@ from recounting.recounted_tally import RecountedTally
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.records.events import StudyRecord, ValidationPoint
+from vsetune.records.events import Drawn, StudyRecord, ValidationPoint
 from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.ledger import StudyLedger
@@ -44,9 +44,8 @@ def main() -> None:
     print(f"{'':34} {'kept':>8} {'recounted':>10}   ms, medians of ledger.next()")
     searching = begun(cells=arguments.cells, trials=arguments.trials)
     compare(f"{arguments.cells} x {arguments.trials}, searching", searching, arguments.calls)
-    run_until(searching, running=0, trials=arguments.cells * arguments.trials)
-    while isinstance(planned := searching.next(), PlannedTrial):
-        opened(searching, planned.name)
+    end_until(searching, arguments.trials)
+    open_all(searching)
     compare(f"{arguments.cells} x {arguments.trials}, confirming", searching, arguments.calls)
     in_seconds = begun(cells=arguments.cells, trials=arguments.trials, budget={"device_seconds_per_cell": 1e6})
     compare(f"{arguments.cells} x {arguments.trials}, budget in seconds", in_seconds, arguments.calls)
@@ -72,26 +71,27 @@ def begun(*, cells: int, trials: int, budget: Mapping[str, float] | None = None)
     made = [replace(cell, name=f"{cell.name}{number}") for number in range(cells)]
     writer = StudyWriter()
     writer.open_study(StudyRecord(study.study, study.fingerprint(), plain), resume=False)
-    search = ConfigurationSearch(made, study.search)
-    ledger = StudyLedger(study, made, writer, search)
-    run_until(ledger, running=AT_ONCE * cells, trials=cells * trials)
+    for cell in made:
+        for number in range(trials):
+            writer.draw(Drawn(cell.name, number, "running", {"loss.margin": number / 1e5}, {}, {}, at=0.0))
+    ledger = StudyLedger(study, made, writer, ConfigurationSearch(made, study.search, writer))
+    ledger.recover()
+    open_all(ledger)
+    end_until(ledger, trials - AT_ONCE)
     return ledger
 
 
-def run_until(ledger: StudyLedger, *, running: int, trials: int) -> None:
-    """Hands out and ends trials, the longest running first, until so many are handed out and only the last run."""
-    open_ones = [name for name, trial in ledger.trials.items() if not trial.is_closed]
-    while len(ledger.trials) < trials or len(open_ones) > running:
-        planned = ledger.next() if len(ledger.trials) < trials else "wait"
-        if isinstance(planned, PlannedTrial):
-            open_ones.append(opened(ledger, planned.name))
-        else:
-            end(ledger, open_ones.pop(0))
+def open_all(ledger: StudyLedger) -> None:
+    """Every trial that is handed out runs."""
+    while isinstance(planned := ledger.next(), PlannedTrial):
+        ledger.open_attempt(planned.name, number=1, environment={}, protocol={}, inherited=[])
 
 
-def opened(ledger: StudyLedger, trial: str) -> str:
-    ledger.open_attempt(trial, number=1, environment={}, protocol={}, inherited=[])
-    return trial
+def end_until(ledger: StudyLedger, number: int) -> None:
+    """Ends the trials with a lower number."""
+    for name, trial in ledger.trials.items():
+        if trial.number < number and not trial.is_closed:
+            end(ledger, name)
 
 
 def end(ledger: StudyLedger, trial: str) -> None:

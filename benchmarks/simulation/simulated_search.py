@@ -137,7 +137,7 @@ def simulate_search(
     surface, clock, writer = landscape.surface(seed), VirtualClock(), StudyWriter()
     writer.open_study(StudyRecord(made.study, made.fingerprint(), made.to_plain()), resume=False)
     search = ConfigurationSearch(
-        [cell], made.search, refuses=lambda _, configuration: refusal(made, cell, configuration),
+        [cell], made.search, writer, refuses=lambda _, configuration: refusal(made, cell, configuration),
     )
     ledger = StudyLedger(made, [cell], writer, search, clock=clock)
     ledger.places = settings.workers

@@ -31,8 +31,8 @@ from vsetune.records.events import ValidationPoint
 from vsetune.records.mlflow_export import MlflowExport
 from vsetune.records.studies import folder_of_study
 from vsetune.report.columns import COLUMNS, columns_of
+from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.ledger import StudyLedger
-from vsetune.study.study_records import logged_search
 from vsetune.study.trials import PlannedTrial
 from vsetune.training.attempt_progress import Progress, summarise
 from vsetune.training.evaluation import recalls
@@ -80,7 +80,7 @@ def trained(trained_once: Trained, monkeypatch: pytest.MonkeyPatch) -> list[Trai
 
 def _trained(study: StudySpec, logs: Logs) -> list[Training]:
     writer, found = logs.opened(study), []
-    search = logged_search(writer, cells_of(study), study.search)
+    search = ConfigurationSearch(cells_of(study), study.search, writer)
     ledger = StudyLedger(study, cells_of(study), writer, search)
     ledger.recover()
     protocol = {"dataset": "scenes", "images": IMAGES, "captions": CAPTIONS}

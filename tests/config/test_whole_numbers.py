@@ -12,6 +12,7 @@ import pytest
 from plugin_folders import LOSS, SPEC, write_loss
 from pydantic import Field, PositiveInt, StrictInt
 from refusals import refused
+from searches_here import SearchHere
 from tiny_studies import tiny_study
 from typing_extensions import TypeAliasType
 
@@ -20,7 +21,7 @@ from vsetune.config.spec.base import Choices, Count, Range, Spec, tunable, tunab
 from vsetune.config.study.cells import Cell, refusal, resolve_cells
 from vsetune.config.study.domains import clipped, contains, domains_of, values_to_check
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
-from vsetune.search.configurations import ConfigurationSearch, Sampled
+from vsetune.records.writer import StudyWriter
 
 RAMP = "    ramp_steps: int = tunable(200, Range(low=50, high=400), ge=1, description='steps of the ramp')\n"
 SAMPLERS = get_args(SearchSpec.model_fields["sampler"].annotation)
@@ -73,17 +74,17 @@ def study_of(losses: list[Any], **search: Any) -> StudySpec:
 
 
 def drawn(study: StudySpec, cell: Cell, count: int) -> list[dict[str, Any]]:
-    """So many configurations of a search whose spec refuses none; each told before the next."""
+    """So many configurations of a search whose spec refuses none; each ended before the next."""
     def refuses(_: str, configuration: Any) -> str | None:
         assert refusal(study, cell, configuration) is None
         return None
 
-    search, found = ConfigurationSearch([cell], study.search, refuses=refuses), []
+    search, found = SearchHere([cell], study.search, refuses=refuses), []
     for number in range(count):
-        suggestion = search.ask(cell.name)
-        assert suggestion is not None
-        search.tell(cell.name, suggestion.number, "finished", curve=[(1.0, 30.0 + number % 7)])
-        found.append(dict(suggestion.configuration))
+        drawn = search.ask(cell.name)
+        assert drawn is not None
+        search.end(cell.name, drawn.number, "finished", [(1.0, 30.0 + number % 7)])
+        found.append(dict(drawn.configuration))
     return found
 
 
@@ -112,10 +113,10 @@ def test_a_search_that_an_earlier_version_began_over_fractions_is_refused_in_a_l
     study = study_of([{"name": "lmh", "search": {"memory_size": {"low": 0, "high": 64}}}])
     (cell,) = resolve_cells(study, where="x")
     earlier = replace(cell, domains={"loss.memory_size": Range(low=0, high=64)})
-    kept: list[Sampled] = []
-    ConfigurationSearch([earlier], study.search, keep=kept.append).ask(cell.name)
+    writer = StudyWriter()
+    SearchHere([earlier], study.search, writer).ask(cell.name)
     with refused("VSE-E002", cell="vsepp.lmh", setting="loss.memory_size"):
-        ConfigurationSearch([cell], study.search, sampled=kept)
+        SearchHere([cell], study.search, writer)
 
 
 @pytest.mark.parametrize("range_", ["low=0.5, high=400", "low=1, high=1e30"])

@@ -13,15 +13,16 @@ import csv
 import io
 import lzma
 import os
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 from vsetune.config.study.cells import repeated_cells, resolve_cells
-from vsetune.records.events import AttemptStart, Begun, Drawn, Ended, Validated, attempt_id
+from vsetune.records.events import Drawn, Ended
 from vsetune.records.log import lines_of
+from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies, folder_of_study
+from vsetune.records.writer import StudyWriter
 from vsetune.report.export import to_csv
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.recorded_boards import recorded_board
@@ -49,23 +50,21 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_same_configurations_are_asked_for_at_every_place_of_the_log(name: str) -> None:
     events = [line.event() for line in lines_of(put_home(name) / "study.log", number=0, strict=True)]
     study = spec_of(Studies().record(name))
-    search = ConfigurationSearch(repeated_cells(study, resolve_cells(study, where=name)), study.search)
-    starts: dict[str, AttemptStart] = {}
-    curves: dict[str, dict[float, float]] = defaultdict(dict)
+    writer = StudyWriter()
+    search = ConfigurationSearch(repeated_cells(study, resolve_cells(study, where=name)), study.search, writer)
+    ended: dict[str, dict[int, Attempt]] = {cell: {} for cell in search._cells}
     for event in events:
-        match event:
-            case Drawn():
-                suggestion = search.ask(event.cell)
-                assert suggestion is not None
-                assert (suggestion.number, dict(suggestion.configuration)) == (event.number, event.configuration)
-            case Begun():
-                starts[attempt_id(event.start)] = event.start
-            case Validated():
-                curves[starts[event.attempt].trial].update((point.epoch, point.m_recall) for point in event.points)
-            case Ended(status="finished" | "pruned" | "failed" as status) if starts[event.attempt].phase == "search":
-                start = starts[event.attempt]
-                number = int(start.trial.rsplit("-", 2)[1].removeprefix("c"))
-                search.tell(start.cell, number, status, curve=sorted(curves[start.trial].items()))
+        if isinstance(event, Drawn):
+            drawn = search.ask(event.cell, search.history(event.cell, ended=ended[event.cell]))
+            assert drawn is not None
+            assert (drawn.number, drawn.configuration) == (event.number, event.configuration)
+            continue
+        writer.state.add(event)
+        if isinstance(event, Ended) and event.status in ("finished", "pruned", "failed"):
+            attempt = writer.state.attempt(event.attempt)
+            if attempt.start.phase == "search":
+                number = int(attempt.start.trial.rsplit("-", 2)[1].removeprefix("c"))
+                ended[attempt.start.cell][number] = attempt
 
 
 def board_lines() -> list[dict[str, str]]:

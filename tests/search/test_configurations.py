@@ -1,19 +1,23 @@
-"""Configurations are asked once, told once, reproducible, and survive the process."""
+"""Configurations are asked once, reproducible, and survive the process."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import optuna
 import pytest
-from refusals import refused
+from searches_here import SearchHere
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.search.configurations import ConfigurationSearch, Sampled
+from vsetune.records.events import Drawn
+from vsetune.records.state import Attempt
+from vsetune.records.writer import StudyWriter
+from vsetune.search import configurations
+from vsetune.search.objectives import Objective
+from vsetune.search.trial_history import optuna_trial
 
 PLAIN: dict[str, Any] = {
     "study": "tiny", "data": {"path": "x"}, "networks": [{"name": "vsepp"}],
@@ -25,42 +29,37 @@ CELLS = resolve_cells(STUDY, where="test")
 RISING = ((0.5, 20.0), (1.0, 40.0), (1.5, 30.0))
 
 
-def open_search(kept: list[Sampled] | None = None, **options: Any) -> ConfigurationSearch:
-    """kept: what earlier processes sampled, and then what this one does."""
-    kept = [] if kept is None else kept
-    return ConfigurationSearch(CELLS, STUDY.search, sampled=kept, keep=kept.append, **options)
+def open_search(writer: StudyWriter | None = None, **options: Any) -> SearchHere:
+    return SearchHere(CELLS, STUDY.search, writer, **options)
 
 
-def run(search: ConfigurationSearch, cell: str, count: int) -> list[dict[str, object]]:
-    drawn = []
+def run(search: SearchHere, cell: str, count: int) -> list[dict[str, object]]:
+    found = []
     for number in range(count):
-        suggestion = search.ask(cell)
-        search.tell(cell, suggestion.number, "finished", curve=[(1.0, float(number % 3))])
-        drawn.append(dict(suggestion.configuration))
-    return drawn
+        drawn = search.ask(cell)
+        search.end(cell, drawn.number, "finished", [(1.0, float(number % 3))])
+        found.append(dict(drawn.configuration))
+    return found
 
 
-def trials(search: ConfigurationSearch, cell: str = "vsepp.lmh") -> list[optuna.trial.FrozenTrial]:
-    return list(search._histories[cell])
+def trials(search: SearchHere, cell: str = "vsepp.lmh") -> list[optuna.trial.FrozenTrial]:
+    return search.trials(cell)
 
 
 def test_a_new_process_goes_on_where_the_old_one_ended() -> None:
-    kept: list[Sampled] = []
-    first = open_search(kept)
+    writer = StudyWriter()
+    first = open_search(writer)
     run(first, "vsepp.lmh", 2)
     open_one = first.ask("vsepp.lmh")
-    again = open_search(kept)
-    assert [each.number for each in again.suggestions("vsepp.lmh")] == [0, 1, 2]
-    assert [each.is_open for each in again.suggestions("vsepp.lmh")] == [True] * 3, "outcomes are told to each process"
-    assert again.suggestions("vsepp.lmh")[2] == open_one
-    assert again.suggestions("vsepp.top_f") == []
+    again = open_search(writer)
+    assert [each.number for each in again.suggested("vsepp.lmh")] == [0, 1, 2]
+    assert again.suggested("vsepp.lmh")[2] == open_one
+    assert again.suggested("vsepp.top_f") == []
 
 
-def test_telling_twice_keeps_the_first_outcome() -> None:
+def test_a_pruned_trial_has_its_whole_curve_for_the_sampler() -> None:
     search = open_search()
-    number = search.ask("vsepp.lmh").number
-    search.tell("vsepp.lmh", number, "pruned", curve=RISING)
-    search.tell("vsepp.lmh", number, "finished", curve=[(9.0, 50.0)])
+    search.end("vsepp.lmh", search.ask("vsepp.lmh").number, "pruned", RISING)
     assert trials(search)[0].state.name == "PRUNED"
     assert max(trials(search)[0].intermediate_values) == 1500
 
@@ -82,67 +81,69 @@ def test_a_refused_draw_is_recorded_and_replaced() -> None:
     refused = [trial for trial in drawn_at_all if "refused" in trial.user_attrs]
     assert refused[0].params == CELLS[0].defaults()
     assert {trial.user_attrs["refused"] for trial in refused} == {"margin is too large"}
-    numbers = [each.number for each in search.suggestions("vsepp.lmh")]
+    numbers = [each.number for each in search.suggested("vsepp.lmh")]
     assert len(numbers) == 6
     assert set(numbers) == set(range(len(drawn_at_all))) - {trial.number for trial in refused}
 
 
 def test_a_search_killed_among_refused_draws_goes_on_as_if_it_had_not_been() -> None:
-    kept: list[Sampled] = []
+    writer = StudyWriter()
     expected = run(open_search(refuses=large_margin), "vsepp.lmh", 4)
 
     def dies(cell: str, configuration: Mapping[str, Any]) -> str | None:
-        if len(kept) == 1:
+        if len(writer.state.draws) == 1:
             raise KeyboardInterrupt
         return large_margin(cell, configuration)
 
     with pytest.raises(KeyboardInterrupt):
-        open_search(kept, refuses=dies).ask("vsepp.lmh")
-    assert run(open_search(kept, refuses=large_margin), "vsepp.lmh", 4) == expected
+        open_search(writer, refuses=dies).ask("vsepp.lmh")
+    assert run(open_search(writer, refuses=large_margin), "vsepp.lmh", 4) == expected
 
 
 @pytest.mark.parametrize("reason", ["margin is above cap", "cell vsepp.lmh: margin is above cap"])
 def test_a_space_in_which_nothing_is_valid_is_one_line_that_names_the_cell_once(reason: str) -> None:
     search = open_search(refuses=lambda cell, configuration: reason)
-    with refused("VSE-E001", cell="vsepp.lmh", which="100 draws in a row", reason="margin is above cap"):
-        search.ask("vsepp.lmh")
+    assert search.ask("vsepp.lmh") is None
+    problem = search.search.why_none("vsepp.lmh")
+    assert problem.code == "VSE-E001"
+    assert [problem.fields[each] for each in ("cell", "which", "reason")] == [
+        "vsepp.lmh", "100 draws in a row", "margin is above cap",
+    ]
 
 
-def share_of_diverging(tell: Callable[[ConfigurationSearch, int], None]) -> float:
+def share_of_diverging(search: SearchHere) -> float:
     """Share of the later asks in the region that diverges: learning rates above 6e-4. Best of the others: the highest.
 
     The good region is narrow and lies at the edge of the diverging one, as it does for learning rates.
     """
-    search = open_search()
     diverging = []
     for _ in range(36):
-        suggestion = search.ask("vsepp.lmh")
-        rate = float(suggestion.configuration["training.learning_rate"])
+        drawn = search.ask("vsepp.lmh")
+        rate = float(drawn.configuration["training.learning_rate"])
         diverging.append(rate > 6e-4)
         if diverging[-1]:
-            tell(search, suggestion.number)
+            search.end("vsepp.lmh", drawn.number, "failed", RISING)
         else:
-            search.tell("vsepp.lmh", suggestion.number, "finished", curve=[(1.0, 40 + 30 * (rate / 6e-4) ** 2)])
+            search.end("vsepp.lmh", drawn.number, "finished", [(1.0, 40 + 30 * (rate / 6e-4) ** 2)])
     return sum(diverging[12:]) / len(diverging[12:])
 
 
-def test_the_sampler_keeps_away_from_where_numbers_diverge() -> None:
-    """Told as FAIL, as before, Optuna ignores them and asks there again and again."""
-    def as_failure(search: ConfigurationSearch, number: int) -> None:
-        history = search._histories["vsepp.lmh"]
-        failed = copy.copy(history[number])
-        failed.state = optuna.trial.TrialState.FAIL
-        history.update(failed)
+def test_the_sampler_keeps_away_from_where_numbers_diverge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials that failed by Optuna's word it ignores, and asks there again and again."""
+    def as_optuna(drawn: Drawn, ended: Attempt | None, objective: Objective) -> optuna.trial.FrozenTrial:
+        trial = optuna_trial(drawn, ended, objective)
+        if ended is not None and ended.status == "failed":
+            trial.state = optuna.trial.TrialState.FAIL
+        return trial
 
-    def as_ours(search: ConfigurationSearch, number: int) -> None:
-        search.tell("vsepp.lmh", number, "failed", curve=RISING)
-
-    ignored, learned = share_of_diverging(as_failure), share_of_diverging(as_ours)
+    learned = share_of_diverging(open_search())
+    monkeypatch.setattr(configurations, "optuna_trial", as_optuna)
+    ignored = share_of_diverging(open_search())
     assert learned < 0.5 < 0.9 < ignored
 
 
 def test_a_failure_counts_as_pruned_before_it_reached_anything() -> None:
     search = open_search()
-    search.tell("vsepp.lmh", search.ask("vsepp.lmh").number, "failed", curve=RISING)
-    search.tell("vsepp.lmh", search.ask("vsepp.lmh").number, "finished", curve=[])
+    search.end("vsepp.lmh", search.ask("vsepp.lmh").number, "failed", RISING)
+    search.end("vsepp.lmh", search.ask("vsepp.lmh").number, "finished", [])
     assert [(trial.state.name, trial.intermediate_values) for trial in trials(search)] == [("PRUNED", {})] * 2

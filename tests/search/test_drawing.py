@@ -51,7 +51,7 @@ def asked(sampler: optuna.samplers.BaseSampler, cell: Cell, history: Sequence[Fr
 def draw(spec: SearchSpec, cell: Cell, history: Sequence[FrozenTrial]) -> dict[str, Any]:
     drawn = CellDrawing(spec, cell).next(TrialHistory(history, applying=cell.applying))
     assert drawn is not None
-    return drawn.configuration
+    return drawn[0]
 
 
 def seed_of(seed: int, cell: Cell, count: int) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
-from refusals import refused
+from searches_here import SearchHere, sampled_by
 from tiny_studies import tiny_cell
 
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
-from vsetune.search.configurations import ConfigurationSearch, Sampled, Suggestion
+from vsetune.records.events import Drawn
+from vsetune.records.writer import StudyWriter
 from vsetune.search.finite_spaces import configurations_in
 from vsetune.search.space_gaps import gaps_of
 
@@ -27,29 +28,28 @@ def study_of(loss: str, space: Any, **search: Any) -> tuple[StudySpec, Cell]:
 
 
 def searched(
-    study: StudySpec, cell: Cell, *, most: int = 40, kept: list[Sampled] | None = None, **options: Any
-) -> list[Suggestion]:
+    study: StudySpec, cell: Cell, *, most: int = 40, writer: StudyWriter | None = None, **options: Any
+) -> list[Drawn]:
     """Until the space is exhausted; the best is always at the same corner, where samplers that learn want to stay.
-    kept: what earlier processes sampled, and then what this one does."""
-    kept = [] if kept is None else kept
-    search = ConfigurationSearch([cell], study.search, sampled=kept, keep=kept.append, **options)
+    writer: what earlier processes sampled, and then what this one does."""
+    search = SearchHere([cell], study.search, writer, **options)
 
-    def tell(suggestion: Suggestion) -> None:
-        settings = suggestion.configuration
+    def end(drawn: Drawn) -> None:
+        settings = drawn.configuration
         rate = float(settings.get("training.learning_rate", 2e-4))
         best = 50 - 100 * abs(float(settings["loss.margin"]) - 0.3) - 1000 * rate
-        search.tell(cell.name, suggestion.number, "finished", curve=[(1.0, best)])
+        search.end(cell.name, drawn.number, "finished", [(1.0, best)])
 
-    for earlier in search.suggestions(cell.name):
-        tell(earlier)
-    found: list[Suggestion] = []
-    while len(found) < most and (suggestion := search.ask(cell.name)) is not None:
-        tell(suggestion)
-        found.append(suggestion)
+    for earlier in search.suggested(cell.name):
+        end(earlier)
+    found: list[Drawn] = []
+    while len(found) < most and (drawn := search.ask(cell.name)) is not None:
+        end(drawn)
+        found.append(drawn)
     return found
 
 
-def keys(found: list[Suggestion]) -> set[str]:
+def keys(found: list[Drawn]) -> set[str]:
     return {str(sorted(each.configuration.items())) for each in found}
 
 
@@ -68,15 +68,15 @@ def test_settings_without_effect_make_no_other_configuration_and_a_resumed_searc
     assert configurations_in(cell) == 16
     found = searched(study, cell)
     assert (len(found), len(keys(found))) == (16, 16)
-    kept: list[Sampled] = []
-    parts = [searched(study, cell, most=most, kept=kept) for most in (5, 8, 40)]
+    writer = StudyWriter()
+    parts = [searched(study, cell, most=most, writer=writer) for most in (5, 8, 40)]
     assert [each for part in parts for each in part] == found
-    assert ConfigurationSearch([cell], study.search, sampled=kept).ask(cell.name) is None
+    assert SearchHere([cell], study.search, writer).ask(cell.name) is None
 
 
 def test_why_a_configuration_was_drawn_again_is_kept_with_it() -> None:
     study, cell = study_of("lmh", MARGINS, sampler="random")
-    told = [each.drawn_by for each in searched(study, cell)]
+    told = [sampled_by(each) for each in searched(study, cell)]
     assert told[0] == "the papers' defaults"
     assert any(why.startswith("random: at random; draw 2, the one before was configuration ") for why in told)
     assert all(why.startswith("random: at random") for why in told[1:])
@@ -86,10 +86,10 @@ def test_where_a_range_has_hardly_any_values_an_equal_one_is_run_in_the_end_and_
     narrow = {"margin": {"low": 0.2, "high": 0.2000000000000001}}
     study, cell = study_of("lmh", narrow, sampler="random", training={})
     assert configurations_in(cell) is None
-    search = ConfigurationSearch([cell], study.search)
-    found = [search.ask(cell.name) for _ in range(12)]
+    search = SearchHere([cell], study.search)
+    found = [drawn for _ in range(12) if (drawn := search.ask(cell.name)) is not None]
     assert len(keys(found)) < 12
-    assert "all drawn before, run again as configuration" in found[-1].drawn_by
+    assert "all drawn before, run again as configuration" in sampled_by(found[-1])
 
 
 def test_equal_draws_of_a_real_range_are_replaced_whatever_the_sampler_insists_on() -> None:
@@ -98,7 +98,7 @@ def test_equal_draws_of_a_real_range_are_replaced_whatever_the_sampler_insists_o
     found = searched(study, cell, most=9)
     assert len(keys(found)) == 9
     assert all(float(each.configuration["loss.margin"]) > 0.2 for each in found[4:])
-    assert found[-1].drawn_by == "gp: model of 8 trials, then near it; draw 2, the one before was configuration 4"
+    assert sampled_by(found[-1]) == "gp: model of 8 trials, then near it; draw 2, the one before was configuration 4"
 
 
 def test_refused_configurations_are_not_drawn_again_and_a_space_without_a_valid_one_is_one_line() -> None:
@@ -106,8 +106,11 @@ def test_refused_configurations_are_not_drawn_again_and_a_space_without_a_valid_
     found = searched(study, cell, refuses=lambda name, each: "too large" if each["loss.margin"] > 0.15 else None)
     assert [each.configuration["loss.margin"] for each in found] == [0.1, 0.1]
     all_of_it = "all 6 configurations of its space"
-    with refused("VSE-E001", cell=cell.name, which=all_of_it, reason="too large"):
-        searched(study, cell, refuses=lambda name, each: "too large")
+    search = SearchHere([cell], study.search, refuses=lambda name, each: "too large")
+    assert search.ask(cell.name) is None
+    problem = search.search.why_none(cell.name)
+    assert problem is not None
+    assert (problem.code, problem.fields["which"], problem.fields["reason"]) == ("VSE-E001", all_of_it, "too large")
 
 
 def test_a_space_smaller_than_its_budget_is_told_before_anything_runs() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vsetune.config.study.study_spec import ConstraintSpec
-from vsetune.search.objectives import Objective, broken_for_good, epochs_needed, excess_of
+from vsetune.search.objectives import Objective, broken_for_good, epochs_needed, share_above_limit
 
 RISING = [(1.0, 20.0), (2.0, 40.0), (3.0, 50.0), (4.0, 52.0)]
 
@@ -36,14 +36,14 @@ def test_area_under_a_curve_of_one_validation_and_of_one_beyond_the_planned_epoc
 
 
 def test_the_sampler_hears_the_curve_of_plain_m_recall_and_one_value_of_anything_else() -> None:
-    assert Objective("best_m_recall", 10.0).told(RISING, 0.0) == RISING
-    assert Objective("epochs_to_target", 10.0, 45.0).told(RISING, 0.0) == [(4.0, -2.5)]
+    assert Objective("best_m_recall", 10.0).sampler_curve(RISING, 0.0) == RISING
+    assert Objective("epochs_to_target", 10.0, 45.0).sampler_curve(RISING, 0.0) == [(4.0, -2.5)]
 
 
 @pytest.mark.parametrize(("kind", "worst"), [("best_m_recall", 0.0), ("epochs_to_target", -20.0)])
 def test_a_trial_that_breaks_a_constraint_is_below_all_that_keep_them(kind, worst) -> None:
     objective = Objective(kind, 10.0, 45.0 if kind == "epochs_to_target" else None)
-    slightly, badly = (objective.told(RISING, excess)[0][1] for excess in (0.01, 0.5))
+    slightly, badly = (objective.sampler_curve(RISING, excess)[0][1] for excess in (0.01, 0.5))
     assert badly < slightly < worst
 
 
@@ -53,17 +53,17 @@ def test_a_trial_that_breaks_a_constraint_is_below_all_that_keep_them(kind, wors
 def test_a_broken_constraint_costs_up_to_10_points_below_0_and_up_to_a_training_more_than_the_worst_miss(
     excess: float, recall: float, epochs: float
 ) -> None:
-    assert Objective("best_m_recall", 8.0).told(RISING, excess) == [(4.0, pytest.approx(recall))]
-    assert Objective("epochs_to_target", 8.0, 45.0).told(RISING, excess) == [(4.0, pytest.approx(epochs))]
+    assert Objective("best_m_recall", 8.0).sampler_curve(RISING, excess) == [(4.0, pytest.approx(recall))]
+    assert Objective("epochs_to_target", 8.0, 45.0).sampler_curve(RISING, excess) == [(4.0, pytest.approx(epochs))]
 
 
 def test_constraints_are_held_against_what_was_measured() -> None:
     limits = ConstraintSpec(seconds_per_epoch=10.0, peak_memory_gib=2.0)
     measured = {"seconds_per_epoch": 12.0, "peak_memory_bytes": 2.0**30}
-    assert excess_of(limits, measured) == pytest.approx(0.2)
-    assert excess_of(limits, {"seconds_per_epoch": 9.0}) < 0
-    assert excess_of(limits, {"peak_memory_bytes": 3.0 * 1024**3}) == pytest.approx(0.5)
-    assert excess_of(limits, {}) == 0.0
+    assert share_above_limit(limits, measured) == pytest.approx(0.2)
+    assert share_above_limit(limits, {"seconds_per_epoch": 9.0}) < 0
+    assert share_above_limit(limits, {"peak_memory_bytes": 3.0 * 1024**3}) == pytest.approx(0.5)
+    assert share_above_limit(limits, {}) == 0.0
 
 
 def test_seconds_of_an_epoch_are_known_after_the_first_whole_one_and_memory_at_once() -> None:

@@ -6,13 +6,15 @@ from typing import Any, get_args
 
 import pytest
 from refusals import refused
+from searches_here import SearchHere, sampled_by
 from threadpoolctl import threadpool_info
 from tiny_studies import tiny_cell
 
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_entries import LossEntry
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
-from vsetune.search.configurations import ConfigurationSearch, Sampled, Suggestion
+from vsetune.records.events import Drawn
+from vsetune.records.writer import StudyWriter
 from vsetune.search.drawing import sampler_named
 from vsetune.search.objectives import Objective
 from vsetune.search.sampling import optuna_samplers
@@ -27,24 +29,23 @@ def study_of(loss: str = "lseh", space: Any = "default", **search: Any) -> tuple
     return tiny_cell(loss, space, **{"training": {"learning_rate": "default"}, "configurations": 6} | search)
 
 
-def searched(study: StudySpec, cell: Cell, count: int, *, kept: list[Sampled] | None = None) -> list[Suggestion]:
-    """So many configurations, each told before the next: high where the margin is near 0.3. kept: what earlier
+def searched(study: StudySpec, cell: Cell, count: int, writer: StudyWriter | None = None) -> list[Drawn]:
+    """So many configurations, each ended before the next: high where the margin is near 0.3. writer: what earlier
     processes sampled, and then what this one does."""
-    kept = [] if kept is None else kept
-    search = ConfigurationSearch([cell], study.search, sampled=kept, keep=kept.append)
+    search = SearchHere([cell], study.search, writer)
 
-    def tell(suggestion: Suggestion) -> None:
-        best = 60 - 100 * abs(float(suggestion.configuration["loss.margin"]) - 0.3)
-        search.tell(cell.name, suggestion.number, "finished", curve=[(1.0, best - 5), (2.0, best)])
+    def end(drawn: Drawn) -> None:
+        best = 60 - 100 * abs(float(drawn.configuration["loss.margin"]) - 0.3)
+        search.end(cell.name, drawn.number, "finished", [(1.0, best - 5), (2.0, best)])
 
-    for earlier in search.suggestions(cell.name):
-        tell(earlier)
+    for earlier in search.suggested(cell.name):
+        end(earlier)
     found = []
     for _ in range(count):
-        suggestion = search.ask(cell.name)
-        assert suggestion is not None
-        tell(suggestion)
-        found.append(suggestion)
+        drawn = search.ask(cell.name)
+        assert drawn is not None
+        end(drawn)
+        found.append(drawn)
     return found
 
 
@@ -55,8 +56,8 @@ def test_settings_without_effect_are_not_drawn_and_a_resumed_search_goes_on_as_a
     study, cell = study_of("top_f", DECAYS, sampler=sampler)
     undisturbed = searched(study, cell, 7 if sampler == "gp" else 12)
     if sampler == "tpe":
-        kept: list[Sampled] = []
-        assert [*searched(study, cell, 9, kept=kept), *searched(study, cell, 3, kept=kept)] == undisturbed
+        writer = StudyWriter()
+        assert [*searched(study, cell, 9, writer), *searched(study, cell, 3, writer)] == undisturbed
     drawn = [dict(each.configuration) for each in undisturbed]
     for each in drawn:
         assert ("loss.sharpness" in each) == (each["loss.decay"] == "hyperbolic")
@@ -73,7 +74,7 @@ def test_settings_without_effect_are_not_drawn_and_a_resumed_search_goes_on_as_a
 ])
 def test_every_draw_says_which_sampler_made_it_and_from_what(sampler: str, start: str, later: str) -> None:
     study, cell = study_of(sampler=sampler)
-    found = [each.drawn_by for each in searched(study, cell, 4)]
+    found = [sampled_by(each) for each in searched(study, cell, 4)]
     assert found[:2] == ["the papers' defaults", start]
     assert found[3] == later
 
@@ -81,23 +82,17 @@ def test_every_draw_says_which_sampler_made_it_and_from_what(sampler: str, start
 @pytest.mark.parametrize("sampler", ["gp", "tpe"])
 def test_trials_that_never_reach_a_target_tell_samplers_where_to_look(sampler: str) -> None:
     """Trials rise evenly to 60 at a margin of 0.335 and lose 1.2 points per 0.01; only those within 0.025 reach 57. The
-    first that do not are told as censored; one diverges. Told as equally bad they would lead nowhere."""
+    first that do not count by how far they miss it; one diverges. As equally bad they would lead nowhere."""
     study, cell = study_of("lmh", {"margin": {"low": 0.05, "high": 0.4}}, sampler=sampler, training={})
-    search, objective = ConfigurationSearch([cell], study.search), Objective(
-        "epochs_to_target", 10.0, 57.0
-    )
+    search = SearchHere([cell], study.search, objective=Objective("epochs_to_target", 10.0, 57.0))
     misses: list[float] = []
     for number in range(26 if sampler == "tpe" else 11):
-        suggestion = search.ask(cell.name)
-        assert suggestion is not None
-        away = abs(float(suggestion.configuration["loss.margin"]) - 0.335)
+        drawn = search.ask(cell.name)
+        assert drawn is not None
+        away = abs(float(drawn.configuration["loss.margin"]) - 0.335)
         misses.append(away)
-        if number == 2:
-            search.tell(cell.name, suggestion.number, "failed", curve=[])
-            continue
         curve = [(float(epoch), (60 - 120 * away) * epoch / 10) for epoch in range(1, 11)]
-        told = objective.told(curve, 0.0)
-        search.tell(cell.name, suggestion.number, "finished", curve=told)
+        search.end(cell.name, drawn.number, "failed" if number == 2 else "finished", curve)
     assert min(misses[:4]) > 0.025, "the start has to miss for this to be a test"
     assert sum(away < 0.025 for away in misses[-5:]) >= 3
 
@@ -107,8 +102,8 @@ def test_a_grid_tries_every_combination_once_and_not_those_without_effect() -> N
                            sampler="grid", include_defaults=False, configurations=20, training={})
     found = searched(study, cell, 6)
     assert len({tuple(sorted(each.configuration.items())) for each in found}) == 6, "2 margins; 2 sharpnesses or none"
-    assert found[0].drawn_by == "grid: a combination not tried before"
-    assert ConfigurationSearch([cell], study.search).ask(cell.name) == found[0]
+    assert sampled_by(found[0]) == "grid: a combination not tried before"
+    assert SearchHere([cell], study.search).ask(cell.name) == found[0]
 
 
 def test_a_grid_of_real_numbers_is_refused_with_the_setting_and_what_to_write() -> None:
@@ -123,13 +118,13 @@ def test_points_of_papers_come_after_the_defaults_and_before_the_start() -> None
     found = searched(study, cell, 9)
     rates = [each.configuration["training.learning_rate"] for each in found[:4]]
     assert rates == [2e-4, 2e-3, 3e-3, 8e-4]
-    assert [each.drawn_by for each in found[:4]] == [
+    assert [sampled_by(each) for each in found[:4]] == [
         "the papers' defaults", "points: LSEH Table 2: VSE++ LSEH Flickr30K",
         "points: LSEH Table 2: VSE++ LSEH MS-COCO", "points: LSEH Table 2: VSE++ LSEH IAPR TC-12",
     ]
     assert all(each.configuration["loss.margin"] == 0.185 for each in found[:4])
-    assert found[4].drawn_by == "start of tpe, sobol: even point 4"
-    assert found[5].drawn_by.startswith("tpe: model of 5")
+    assert sampled_by(found[4]) == "start of tpe, sobol: even point 4"
+    assert sampled_by(found[5]).startswith("tpe: model of 5")
 
 
 def test_points_of_one_data_set_are_moved_into_narrower_ranges_and_that_is_told() -> None:
@@ -137,10 +132,10 @@ def test_points_of_one_data_set_are_moved_into_narrower_ranges_and_that_is_told(
                            training={"learning_rate": {"low": 1e-4, "high": 1e-3, "log": True}})
     found = searched(study, cell, 3)
     assert dict(found[1].configuration) == {"loss.margin": 0.15, "training.learning_rate": 1e-3}
-    assert found[1].drawn_by == (
+    assert sampled_by(found[1]) == (
         "points: LSEH Table 2: VSE++ LMH2 MS-COCO (loss.margin, training.learning_rate moved into the range)"
     )
-    assert found[2].drawn_by.startswith("start of gp"), "the other row is equal to the defaults"
+    assert sampled_by(found[2]).startswith("start of gp"), "the other row is equal to the defaults"
 
 
 def test_points_that_nobody_printed_are_one_line_with_what_there_is() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +12,13 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.study import StudyDirection
 from optuna.trial import TrialState, create_trial
 
-from vsetune.search.configurations import _ended
+from vsetune.records.events import AttemptStatus, Drawn
+from vsetune.records.state import Attempt
+from vsetune.search.objectives import BEST_M_RECALL
 from vsetune.search.sampling.optuna_samplers import _LentHistory
 from vsetune.search.sampling.sampler import UnitCube
 from vsetune.search.stopping.rules import _middle_of_others
+from vsetune.search.trial_history import optuna_trial
 
 SPACE: dict[str, BaseDistribution] = {
     "decay": CategoricalDistribution(["hyperbolic", "linear", "none"]), "f": IntDistribution(1, 4),
@@ -45,14 +49,18 @@ def test_a_sampler_reads_earlier_trials_in_place_and_gets_copies_where_it_asks_f
     assert storage.get_all_trials(study, False, (TrialState.COMPLETE,)) == history[:1]
 
 
-def test_a_stopped_trial_has_its_last_point_for_a_value_and_a_finished_one_what_it_is_told() -> None:
-    trial = create_trial(state=TrialState.RUNNING)
-    points = {2: 41.0, 1: 40.0}
-    assert _ended(trial, TrialState.PRUNED, None, points).values == [41.0]
-    assert _ended(trial, TrialState.PRUNED, None, {1: math.nan}).values is None
-    assert _ended(trial, TrialState.FAIL, None, points).values is None
-    assert _ended(trial, TrialState.COMPLETE, 45.0, points).values == [45.0]
-    assert trial.values is None
+def test_a_stopped_trial_has_its_last_point_for_a_value_and_a_finished_one_its_best() -> None:
+    drawn = Drawn("vsepp.lmh", 0, "running", {}, {}, {}, at=1.0)
+
+    def value_of(status: AttemptStatus, *curve: tuple[float, float]) -> float | None:
+        no_start: Any = None
+        return optuna_trial(drawn, Attempt("", no_start, status, curve, {}), BEST_M_RECALL).value
+
+    assert value_of("pruned", (1, 43.0), (2, 41.0)) == 41.0
+    assert value_of("pruned", (1, math.nan)) is None
+    assert value_of("failed", (1, 43.0), (2, 41.0)) is None
+    assert value_of("finished", (1, 43.0), (2, 41.0)) == 43.0
+    assert optuna_trial(drawn, None, BEST_M_RECALL).value is None
 
 
 def test_the_median_of_the_others_is_that_of_a_plain_one() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-import optuna
 import pytest
 from optuna.distributions import FloatDistribution
+from searches_here import SearchHere
 from tiny_studies import tiny_study
 
 from vsetune.config.study.cells import resolve_cells
 from vsetune.metrics.curves import SAME_EPOCH
-from vsetune.search.configurations import ConfigurationSearch, Refusal, _shown
+from vsetune.search.configurations import Refusal, _shown
 from vsetune.search.objectives import Objective
 from vsetune.search.sampling.sampler import UnitCube
 from vsetune.search.stopping.rules import Halving
@@ -20,37 +20,33 @@ STUDY = tiny_study()
 CELL = "vsepp.lmh"
 
 
-def opened(refuses: Refusal | None = None) -> ConfigurationSearch:
-    return ConfigurationSearch(resolve_cells(STUDY, where="test"), STUDY.search, refuses=refuses)
-
-
-def trials_in(search: ConfigurationSearch) -> list[optuna.trial.FrozenTrial]:
-    return list(search._histories[CELL])
+def opened(refuses: Refusal | None = None) -> SearchHere:
+    return SearchHere(resolve_cells(STUDY, where="test"), STUDY.search, refuses=refuses)
 
 
 def test_a_long_reason_of_a_refusal_is_kept_to_500_characters() -> None:
     reasons = iter(["x" * 600, None])
     search = opened(lambda cell, configuration: next(reasons))
     assert search.ask(CELL).number == 1
-    refused, suggested = trials_in(search)
+    refused, suggested = search.trials(CELL)
     assert (refused.user_attrs["refused"], refused.state.name) == ("x" * 500, "PRUNED")
     assert ("refused" in suggested.user_attrs, suggested.state.name) == (False, "RUNNING")
 
 
-def test_a_configuration_is_open_until_it_is_told_and_its_value_is_the_best_of_its_curve() -> None:
+def test_a_trial_runs_until_it_ends_and_its_value_is_the_best_of_its_curve() -> None:
     search = opened()
-    suggestion = search.ask(CELL)
-    assert (suggestion.cell, suggestion.number, suggestion.is_open) == (CELL, 0, True)
-    search.tell(CELL, 0, "finished", curve=[(0.0004, 5.0), (0.0006, 7.0), (1.0, 6.0)])
-    (trial,) = trials_in(search)
+    drawn = search.ask(CELL)
+    assert (drawn.cell, drawn.number, search.trials(CELL)[0].state.name) == (CELL, 0, "RUNNING")
+    search.end(CELL, 0, "finished", [(0.0004, 5.0), (0.0006, 7.0), (1.0, 6.0)])
+    (trial,) = search.trials(CELL)
     assert (trial.value, trial.intermediate_values) == (7.0, {0: 5.0, 1: 7.0, 1000: 6.0})
-    assert not search.suggestions(CELL)[0].is_open
+    assert trial.state.name == "COMPLETE"
 
 
 def test_of_two_validations_in_one_thousandth_of_an_epoch_the_first_is_kept() -> None:
     search = opened()
-    search.tell(CELL, search.ask(CELL).number, "pruned", curve=[(1.0001, 5.0), (1.0002, 9.0)])
-    assert trials_in(search)[0].intermediate_values == {1000: 5.0}
+    search.end(CELL, search.ask(CELL).number, "pruned", [(1.0001, 5.0), (1.0002, 9.0)])
+    assert search.trials(CELL)[0].intermediate_values == {1000: 5.0}
 
 
 @pytest.mark.parametrize(("grace_epochs", "reduction_factor"), [(0, 3), (-1, 3), (1, 1), (1, 0.5), (math.nan, 3)])

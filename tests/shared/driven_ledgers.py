@@ -11,9 +11,8 @@ from vsetune.config.study.cells import Cell, repeated_cells, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
-from vsetune.search.configurations import Refusal
+from vsetune.search.configurations import ConfigurationSearch, Refusal
 from vsetune.study.ledger import StudyLedger
-from vsetune.study.study_records import logged_search
 
 
 def cells_of(study: StudySpec) -> list[Cell]:
@@ -28,7 +27,7 @@ def ledger_of(
     study has been opened in the log."""
     if not is_open:
         begun(writer, study)
-    search = logged_search(writer, cells_of(study), study.search, refuses=refuses)
+    search = ConfigurationSearch(cells_of(study), study.search, writer, refuses=refuses)
     ledger = StudyLedger(study, cells_of(study), writer, search, **more)
     ledger.recover(retry_failed=retry_failed)
     return ledger

@@ -19,9 +19,9 @@ from vsetune.records.state import trials_of
 from vsetune.records.writer import StudyWriter
 from vsetune.report.building import build
 from vsetune.report.selection import winner_of
+from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.cell_goals import target_cell
 from vsetune.study.ledger import StudyLedger
-from vsetune.study.study_records import logged_search
 from vsetune.study.trainable import as_result
 from vsetune.study.trials import PlannedTrial
 from vsetune.study.tune_adapter import CellScheduler, record_report
@@ -41,7 +41,7 @@ class Study:
 
     def ledger(self) -> StudyLedger:
         begun(self.writer, self.spec)
-        self.search = logged_search(self.writer, self.cells, self.spec.search)
+        self.search = ConfigurationSearch(self.cells, self.spec.search, self.writer)
         ledger = StudyLedger(self.spec, self.cells, self.writer, self.search, clock=self.clock)
         ledger.recover()
         return ledger
@@ -144,8 +144,8 @@ def test_what_a_stopped_trial_that_breaks_a_constraint_leaves_over_goes_to_other
     assert attempts[0].error == "constraint seconds_per_epoch: 3 > 2"
     assert attempts[0].summary["constraint_excess"] == 0.5
     assert winner_of(trials_of(attempts)) is attempts[2]
-    told = study.search._histories["vsepp.lmh"]
-    assert [max(each.intermediate_values.values()) for each in told] == [-5.0, -5.0, 20.0, 20.0]
+    history = ledger.history("vsepp.lmh")
+    assert [max(each.intermediate_values.values()) for each in history] == [-5.0, -5.0, 20.0, 20.0]
 
 
 def test_the_target_of_a_repeat_is_the_same_repeat_of_the_baseline_if_there_is_one() -> None:
@@ -165,11 +165,11 @@ def test_a_study_without_its_baseline_needs_a_target_of_its_own() -> None:
         parse_spec(plain, StudySpec, where="test")
 
 
-def test_without_constraints_and_targets_the_search_hears_plain_m_recall() -> None:
+def test_without_constraints_and_targets_the_sampler_reads_plain_m_recall() -> None:
     study = Study()
     ledger = study.run()
     assert ledger.target_of("vsepp.lmh") is None
-    assert [trial.value for trial in study.search._histories["vsepp.lmh"]] == pytest.approx([40.0, 39.0, 38.0])
+    assert [trial.value for trial in ledger.history("vsepp.lmh")] == pytest.approx([40.0, 39.0, 38.0])
 
 
 def test_what_a_search_is_after_is_no_number_of_a_run_that_confirms() -> None:

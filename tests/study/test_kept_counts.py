@@ -15,10 +15,10 @@ from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import TARGET_REACHED, ValidationPoint
 from vsetune.records.writer import StudyWriter
+from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.cell_budget import at_once
 from vsetune.study.confirmations import Confirming, confirmations_of
 from vsetune.study.ledger import StudyLedger
-from vsetune.study.study_records import logged_search
 from vsetune.study.study_tally import TrialState
 from vsetune.study.trials import PlannedTrial, Requeued
 
@@ -46,7 +46,7 @@ class History:
 
     def start(self, *, retry_failed: bool = False) -> None:
         begun(self.writer, self.study)
-        search = logged_search(self.writer, self.cells, self.study.search)
+        search = ConfigurationSearch(self.cells, self.study.search, self.writer)
         self.ledger = StudyLedger(
             self.study, self.cells, self.writer, search, clock=lambda: self.now, confirming=CONFIRMING
         )

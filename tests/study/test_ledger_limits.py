@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from logged_studies import begun
 from tiny_studies import tiny_study
 
 from vsetune.config.study.cells import resolve_cells
-from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
 from vsetune.records.events import TARGET_REACHED
 from vsetune.records.writer import StudyWriter
@@ -34,18 +32,6 @@ class OfflineWriter(StudyWriter):
             raise StorageError("study.log: cannot be written")
 
 
-class ListeningSearch(ConfigurationSearch):
-    """Remembers what it was told."""
-
-    def __init__(self, study: StudySpec) -> None:
-        super().__init__(resolve_cells(study, where="test"), study.search)
-        self.told: list[tuple[int, str, list[tuple[float, float]]]] = []
-
-    def tell(self, cell: str, number: int, outcome: Any, *, curve: Sequence[tuple[float, float]]) -> None:
-        self.told.append((number, outcome, list(curve)))
-        super().tell(cell, number, outcome, curve=curve)
-
-
 class Study:
     """A study of one cell in memory, with a clock that is set by hand."""
 
@@ -55,15 +41,18 @@ class Study:
         self.now = 0.0
         self.writer = OfflineWriter()
         begun(self.writer, spec)
-        self.search = ListeningSearch(spec)
-        self.ledger = StudyLedger(
-            spec, resolve_cells(spec, where="test"), self.writer, self.search, clock=lambda: self.now
-        )
+        cells = resolve_cells(spec, where="test")
+        self.search = ConfigurationSearch(cells, spec.search, self.writer)
+        self.ledger = StudyLedger(spec, cells, self.writer, self.search, clock=lambda: self.now)
 
     def next(self) -> str:
         """The next trial, or `wait` or `done`."""
         answer = self.ledger.next()
         return answer.name if isinstance(answer, PlannedTrial) else answer
+
+    def ended(self, cell: str = "vsepp.lmh") -> list[tuple[int, str]]:
+        """Trials that have ended for the sampler: number and state."""
+        return [(each.number, each.state.name) for each in self.ledger.history(cell) if each.state.is_finished()]
 
     def restarted(self) -> StudyLedger:
         """The ledger of another process on the same log and search, not recovered yet."""
@@ -99,7 +88,7 @@ def test_an_attempt_is_recorded_with_everything_that_is_known_when_it_starts() -
     assert record.curve == ((1.0, 9.0),)
 
 
-def test_an_end_keeps_summary_artifacts_and_error_and_tells_the_search_the_curve() -> None:
+def test_an_end_keeps_summary_artifacts_and_error_and_counts_for_the_sampler() -> None:
     study = Study()
     trial = study.next()
     study.open(trial)
@@ -115,7 +104,7 @@ def test_an_end_keeps_summary_artifacts_and_error_and_tells_the_search_the_curve
         "device_seconds": 4.0, "epochs": 1.5, "best_m_recall": 30.0}
     assert study.ledger.trials[trial].error == "loss is NaN"
     assert study.writer.state.attempts[record.attempt_id].files == (f"trials/{trial}/best.safetensors",)
-    assert study.search.told == [(0, "failed", [(1.0, 30.0), (2.0, 25.0)])]
+    assert study.ended() == [(0, "PRUNED")]
 
 
 def test_an_end_is_recorded_once() -> None:
@@ -125,7 +114,7 @@ def test_an_end_is_recorded_once() -> None:
     study.ledger.close(trial, "failed", summary={}, error="too late")
     assert study.ledger.interrupted(trial, "too late") is None
     assert [each.status for each in study.writer.attempts()] == ["finished"]
-    assert len(study.search.told) == 1
+    assert study.ended() == [(0, "COMPLETE")]
 
 
 def test_a_restart_lets_failed_trials_rest_unless_told_otherwise() -> None:
@@ -181,12 +170,12 @@ def test_a_silent_log_is_waited_for_ten_minutes(steps: list[tuple[float, str]]) 
     assert study.ledger.has_work()
 
 
-def test_an_outcome_that_the_log_cannot_take_is_told_at_once_and_the_next_trial_waits_for_it() -> None:
+def test_an_outcome_that_the_log_cannot_take_counts_at_once_and_the_next_trial_waits_for_it() -> None:
     study = Study(search={"configurations": 3, "at_once": 1})
     first = study.next()
     study.writer.is_away = True
     study.finish(first)
-    assert [(number, outcome) for number, outcome, _ in study.search.told] == [(0, "finished")]
+    assert study.ended() == [(0, "COMPLETE")]
     assert study.next() == "wait"
     assert study.ledger.outage == "study.log: cannot be written"
     study.writer.is_away, study.now = False, 5.0
@@ -357,7 +346,7 @@ def test_a_cell_without_anything_to_search_has_one_configuration_and_every_seed(
     for trial in seeds:
         study.finish(trial)
     assert study.next() == "done"
-    assert [number for number, _, _ in study.search.told] == [0], "confirmations are not the search's business"
+    assert study.ended() == [(0, "COMPLETE")], "confirmations are not the search's business"
 
 
 def test_ctrl_c_ends_running_attempts_and_no_others() -> None:
@@ -391,7 +380,7 @@ def test_what_the_code_raises_at_the_same_place_twice_fails_the_trial() -> None:
     failed = study.ledger.trials[trial]
     assert (failed.status, failed.is_left_open) == ("failed", False)
     assert failed.error == f"{MISSING.format(step=40)} (twice at this place, so it is no outage)"
-    assert [number for number, *_ in study.search.told] == [0]
+    assert study.ended() == [(0, "PRUNED")]
     assert study.next() == "done"
 
 

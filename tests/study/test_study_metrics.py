@@ -15,12 +15,12 @@ from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
+from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.exported_metrics import ExportedMetric
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.metrics_export import MetricsBoard
 from vsetune.study.stopping import StopRequest
 from vsetune.study.study_metrics import ClusterWatch, Node, StudyMetrics, node_of, targets_file
-from vsetune.study.study_records import logged_search
 
 PRICED = Node("gpu", usd_per_hour=3.6, metrics="10.0.0.1:8080")
 UNPRICED = Node("cpu", usd_per_hour=None, metrics="10.0.0.2:8080")
@@ -38,7 +38,7 @@ class Driver:
         study = parse_spec(plain, StudySpec, where="test")
         cells = resolve_cells(study, where="test")
         writer = begun(StudyWriter(), study)
-        search = logged_search(writer, cells, study.search)
+        search = ConfigurationSearch(cells, study.search, writer)
         self.now, self.stop, self.nodes = 1000.0, StopRequest(), [PRICED, UNPRICED]
         self.ledger = StudyLedger(study, cells, writer, search, clock=lambda: self.now)
         self.ledger.recover()

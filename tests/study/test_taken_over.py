@@ -19,12 +19,11 @@ from vsetune.records.log import LogWriter, Overtaken
 from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
-from vsetune.search.configurations import Refusal
+from vsetune.search.configurations import ConfigurationSearch, Refusal
 from vsetune.storage import lease
 from vsetune.storage.paths import remote_place
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.study_home import held_home
-from vsetune.study.study_records import logged_search
 from vsetune.study.trials import PlannedTrial
 
 __all__ = ["endpoint", "machine", "prefix"]
@@ -43,7 +42,7 @@ class Driver:
 
     def __init__(self, writer: StudyWriter, refuses: Refusal | None = None) -> None:
         self.writer = begun(writer, STUDY)
-        self.search = logged_search(self.writer, CELLS, STUDY.search, refuses=refuses)
+        self.search = ConfigurationSearch(CELLS, STUDY.search, self.writer, refuses=refuses)
         self.ledger = StudyLedger(STUDY, CELLS, self.writer, self.search)
         self.ledger.recover()
 
@@ -135,7 +134,7 @@ def test_a_draw_of_a_driver_that_was_taken_over_meanwhile_counts_for_nothing(
 
     third_driver = Driver(take())
     assert not third_driver.ledger.has_work()
-    assert len(third_driver.search.suggestions(CELL)) == STUDY.search.configurations
+    assert len(third_driver.search.drawn(CELL)) == STUDY.search.configurations
 
 
 def test_an_outcome_of_a_driver_that_was_taken_over_counts_for_nothing(
@@ -150,8 +149,8 @@ def test_an_outcome_of_a_driver_that_was_taken_over_counts_for_nothing(
     for _ in range(2):
         with pytest.raises(Overtaken):
             first.writer.settle()
-    (suggestion,) = second.search.suggestions(CELL)
-    assert suggestion.is_open
+    (trial,) = second.ledger.history(CELL)
+    assert trial.state.name == "RUNNING"
     second.writer.settle()
     (attempt,) = recorded(machine)
     assert (attempt.status, attempt.curve) == ("killed", ())

@@ -26,7 +26,7 @@ from vsetune.search.sampling.optuna_samplers import (
     ParzenDraws,
     RandomDraws,
 )
-from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace, UnitCube, distributions_of
+from vsetune.search.sampling.sampler import Sample, Sampler, SearchedSpace, UnitCube, distributions_of
 from vsetune.search.trial_history import TrialHistory
 
 _AGAIN = 2
@@ -38,7 +38,7 @@ _FIRST_STEP = 0.05
 
 
 class CellDrawing:
-    """How the configurations of one cell are chosen. Every draw names its sampler and the history it used."""
+    """How the configurations of one cell are chosen. Each names its sampler and the history it used."""
 
     def __init__(self, spec: SearchSpec, cell: Cell) -> None:
         self._cell, self._size = cell, configurations_in(cell)
@@ -60,66 +60,62 @@ class CellDrawing:
         """How many configurations have not been sampled yet; None for an infinite space."""
         return None if self._size is None else max(0, self._size - history.distinct)
 
-    def next(self, history: TrialHistory) -> Draw | None:
-        """The draw after `history`, which has all trials in order, refused ones included. The same history gives the
-        same draw.
+    def next(self, history: TrialHistory) -> Sample | None:
+        """The configuration after `history`, which has all trials in order, refused ones included. The same history
+        gives the same one.
 
         None: the whole space has been sampled. Where all attempts in an infinite space repeat earlier configurations,
-        the last one is returned, and its `why` reports the repetition.
+        the last one is returned, and its reason reports the repetition.
         """
         if self.left(history) == 0:
             return None
         before: list[int] = []
-        for drawn in self._draws(history):
-            number = history.drawn_as(drawn.configuration)
+        for configuration, why in self._candidates(history):
+            number = history.drawn_as(configuration)
             if number is None:
-                return replace(drawn, why=drawn.why + _repeated(before))
+                return configuration, why + _repeated(before)
             before.append(number)
-        why = f"{drawn.why}; {len(before)} draws, all drawn before, run again as configuration {before[-1]}"
-        return replace(drawn, why=why)
+        return configuration, f"{why}; {len(before)} draws, all drawn before, run again as configuration {before[-1]}"
 
-    def _draws(self, history: TrialHistory) -> Iterator[Draw]:
-        """Candidates for the next draw, first choice first."""
+    def _candidates(self, history: TrialHistory) -> Iterator[Sample]:
+        """Candidates for the next configuration, first choice first."""
         if not self._cell.domains:
-            yield Draw({}, "nothing is searched")
+            yield {}, "nothing is searched"
             return
         if len(history) < len(self._first):
             configuration, why = self._first[len(history)]
-            yield Draw(dict(configuration), why)
+            yield dict(configuration), why
         for space in self._spaces:
-            drawn = self._sampled(space, history)
-            yield drawn
+            configuration, why = self._sampled(space, history)
+            yield configuration, why
             if self._sampler.insists:
                 break
-        yield from self._in_place_of(drawn, history)
+        yield from self._in_place_of(configuration, why, history)
 
-    def _sampled(self, space: SearchedSpace, history: TrialHistory) -> Draw:
-        """A draw by the sampler, or by the start sampler during the start phase."""
+    def _sampled(self, space: SearchedSpace, history: TrialHistory) -> Sample:
+        """By the sampler, or by the start sampler during the start phase."""
         is_start = self._sampler.learns and self.is_start(history)
         sampler: Sampler = self._start if is_start else self._sampler
-        drawn = sampler.draw(space, history)
-        return self._applied(replace(drawn, why=f"start of {self._sampler.name}, {drawn.why}") if is_start else drawn)
+        configuration, why = sampler.draw(space, history)
+        return self._cell.applying(configuration), f"start of {self._sampler.name}, {why}" if is_start else why
 
     def is_start(self, history: TrialHistory) -> bool:
         """Whether the next draw belongs to the start phase, of a sampler that learns."""
         return len(history) < self._startup + history.refused
 
-    def _in_place_of(self, drawn: Draw, history: TrialHistory) -> Iterator[Draw]:
+    def _in_place_of(self, sampled: dict[str, Value], why: str, history: TrialHistory) -> Iterator[Sample]:
         """Points near the sampler's draw, farther away with each try, then an untried one of a finite space."""
         space, cube = self._spaces[0], UnitCube(self._spaces[0].distributions)
         chance = np.random.default_rng(space.seed_at(len(history)))
-        at = cube.vector_of(space.filled(drawn.configuration))
+        at = cube.vector_of(space.filled(sampled))
         for doublings in range(_NEAR):
             moved = np.abs(at + _FIRST_STEP * 2**doublings * chance.normal(size=cube.width)) % 2
             near = cube.configuration_at(np.minimum(moved, 2 - moved))  # as if the ends of ranges were mirrors
-            yield self._applied(replace(drawn, configuration=near, why=f"{drawn.why}, then near it"))
+            yield self._cell.applying(near), f"{why}, then near it"
         if self._size is not None:
             found = untried(self._cell, lambda each: history.drawn_as(each) is not None, share=chance.random())
             assert found is not None, "there are configurations left"
-            yield replace(drawn, configuration=found, why=f"{drawn.why}, then one of those left")
-
-    def _applied(self, drawn: Draw) -> Draw:
-        return replace(drawn, configuration=self._cell.applying(drawn.configuration))
+            yield found, f"{why}, then one of those left"
 
 
 def _repeated(before: Sequence[int]) -> str:
@@ -130,12 +126,8 @@ def _repeated(before: Sequence[int]) -> str:
     return f"; draw {len(before) + 1}, {those} {', '.join(map(str, before))}"
 
 
-FirstPoint = tuple[dict[str, Value], str]
-"""A configuration, and its source in one line."""
-
-
-def first_points(spec: SearchSpec, cell: Cell) -> list[FirstPoint]:
-    """Points in the order in which they are tried, equal ones once."""
+def first_points(spec: SearchSpec, cell: Cell) -> list[Sample]:
+    """Points in the order in which they are tried, equal ones once. Each says its source."""
     begins = [(cell.defaults(), "the papers' defaults")] if spec.include_defaults else []
     found = {_key(configuration): (configuration, why) for configuration, why in begins}
     for name in spec.points:
@@ -144,7 +136,7 @@ def first_points(spec: SearchSpec, cell: Cell) -> list[FirstPoint]:
     return list(found.values())
 
 
-def published_in(table: str, cell: Cell) -> list[FirstPoint]:
+def published_in(table: str, cell: Cell) -> list[Sample]:
     """The points of every row of a table that is about this cell. Settings that a row lacks stay at their defaults; a
     value outside its range is moved to the nearer end, which the source line reports."""
     found = []

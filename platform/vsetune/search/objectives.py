@@ -41,21 +41,25 @@ class Objective:
         assert self.target is not None, "epochs_to_target: got no target"
         return -epochs_needed(curve, self.target, self.whole)
 
-    def told(self, curve: Curve, excess: float) -> Curve:
+    def sampler_curve(self, curve: Curve, above_limit: float) -> Curve:
         """The curve that the sampler receives: the original where the objective is plain M-Recall, else one value at
-        the last epoch. excess: by how much the trial breaks a constraint, see `excess_of`; the penalty ranks the trial
-        below every trial that keeps its constraints.
+        the last epoch. above_limit: by how much the trial breaks a constraint, see `share_above_limit`; the penalty
+        ranks the trial below every trial that keeps its constraints.
         """
-        if not curve or (self.kind == "best_m_recall" and excess <= 0):
+        if not curve or (self.kind == "best_m_recall" and above_limit <= 0):
             return curve
-        return [(curve[-1][0], self._penalised(self.value(curve), excess))]
+        return [(curve[-1][0], self._penalised(self.value(curve), above_limit))]
 
-    def _penalised(self, value: float, excess: float) -> float:
-        if excess <= 0:
+    def _penalised(self, value: float, above_limit: float) -> float:
+        if above_limit <= 0:
             return value
         worst = -2 * self.whole if self.kind == "epochs_to_target" else 0.0
         scale = self.whole if self.kind == "epochs_to_target" else 10.0
-        return worst - scale * min(excess, 1.0)
+        return worst - scale * min(above_limit, 1.0)
+
+
+BEST_M_RECALL = Objective("best_m_recall", whole=0.0)
+"""The objective whose value does not depend on the length of a trial."""
 
 
 def epochs_needed(curve: Curve, target: float, whole: float) -> float:
@@ -76,7 +80,7 @@ def epochs_needed(curve: Curve, target: float, whole: float) -> float:
     return whole * (1 + min(1.0, (target - best_of_curve(curve).m_recall) / target))
 
 
-def excess_of(constraints: ConstraintSpec, summary: Mapping[str, float]) -> float:
+def share_above_limit(constraints: ConstraintSpec, summary: Mapping[str, float]) -> float:
     """By what share a trial exceeds the limit that it exceeds most; 0 or less: all measured limits are kept."""
     return max((each.measured / each.most - 1 for each in _limits(constraints, summary)), default=0.0)
 

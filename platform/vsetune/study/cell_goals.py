@@ -9,14 +9,12 @@ from dataclasses import replace
 from vsetune.config.study.cells import Cell, repeat_name
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.metrics.curves import best_of_curve
-from vsetune.records.events import CONSTRAINT_EXCESS, SEARCH_VALUE, AttemptStatus
+from vsetune.records.events import CONSTRAINT_EXCESS, SEARCH_VALUE
 from vsetune.report.selection import winner_of
-from vsetune.search.configurations import Outcome
-from vsetune.search.objectives import Objective, excess_of
+from vsetune.search.objectives import Objective, share_above_limit
 from vsetune.study.trials import PlannedTrial
 
 _log = logging.getLogger(__name__)
-_OUTCOMES: Mapping[AttemptStatus, Outcome] = {"finished": "finished", "pruned": "pruned", "failed": "failed"}
 
 
 def target_cell(study: StudySpec, cell: Cell, cells: Container[str]) -> str | None:
@@ -64,21 +62,8 @@ class CellGoals:
         if objective is not None and objective.kind != "best_m_recall" and planned.curve:
             found[SEARCH_VALUE] = objective.value(planned.curve)
         if self._study.search.constraints.given:
-            found[CONSTRAINT_EXCESS] = excess_of(self._study.search.constraints, summary)
+            found[CONSTRAINT_EXCESS] = share_above_limit(self._study.search.constraints, summary)
         return found
-
-    def outcome_of(self, planned: PlannedTrial) -> tuple[Outcome, Sequence[tuple[float, float]]]:
-        """The outcome and curve of an ended trial, as reported to the sampler. If the objective is not the best
-        M-Recall, a pruned trial with a curve is reported as finished, because its value already accounts for a missed
-        target."""
-        assert planned.status in _OUTCOMES, f"{planned.name}: has not ended"
-        objective = self.objective(self._cells[planned.cell])
-        outcome = _OUTCOMES[planned.status]  # type: ignore[index]
-        if objective is None or outcome == "failed":
-            return outcome, planned.curve
-        curve = objective.told(planned.curve, planned.attempts[-1].summary.get(CONSTRAINT_EXCESS, 0.0))
-        is_final = objective.kind != "best_m_recall" and bool(curve)
-        return "finished" if is_final else outcome, curve
 
     def _objective(self, cell: Cell) -> Objective | None:
         search, whole = self._study.search, float(cell.training["epochs"])

@@ -18,12 +18,14 @@ from typing import Literal
 
 from vsetune.config.study.cells import Cell, build_trial
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.errors import ConfigError, StorageError
+from vsetune.errors import StorageError
 from vsetune.metrics.curves import best_of_curve
-from vsetune.records.events import DRAWN_BY, NO_CONFIGURATION, AttemptStart, AttemptStatus, ValidationPoint
+from vsetune.records.events import DRAWN_BY, NO_CONFIGURATION, AttemptStart, AttemptStatus, Drawn, ValidationPoint
 from vsetune.records.writer import StudyWriter
 from vsetune.report.selection import ROLES
-from vsetune.search.configurations import ConfigurationSearch, DeadEnd, Suggestion
+from vsetune.search.configurations import ConfigurationSearch
+from vsetune.search.trial_history import DRAWN_BY as SAMPLED_BY
+from vsetune.search.trial_history import TrialHistory
 from vsetune.study.cell_budget import at_once
 from vsetune.study.cell_goals import CellGoals
 from vsetune.study.confirmations import Confirmations, Confirming, trial_id
@@ -64,22 +66,19 @@ class StudyLedger:
         )
 
     def recover(self, *, retry_failed: bool = False) -> None:
-        """Rebuilds the ledger, and the outcomes that the search knows, after an earlier process ended.
+        """Rebuilds the ledger after an earlier process ended.
 
         The trial of a killed attempt is handed out again and continues from its checkpoint. retry_failed: failed trials
         are handed out again too.
         """
         self._retries_failed = retry_failed
         for cell in self.cells.values():
-            for suggestion in self._search.suggestions(cell.name):
-                self._recover_trial(self._searched(cell, suggestion))
-            is_exhausted, dead_end = self._search.is_exhausted(cell.name), self._search.dead_end(cell.name)
-            if dead_end is not None and (is_exhausted or not retry_failed):
-                self._fail_to_draw(cell, dead_end)
-            elif is_exhausted:
-                self.tally.exhaust(cell)
-        for name in list(self.trials):  # the outcome of a trial may depend on trials of another cell
-            self._report(name)
+            for drawn in self._search.drawn(cell.name):
+                if drawn.state != "refused":
+                    self._recover_trial(self._searched(cell, drawn))
+            is_stuck = self._search.why_none(cell.name) is not None and not retry_failed
+            if is_stuck or self._search.is_exhausted(cell.name):
+                self._end_search(cell)
         for cell in self.cells.values():
             for trial in self._confirmations.of(cell):
                 if trial.attempts:
@@ -201,13 +200,12 @@ class StudyLedger:
         self, trial: str, status: AttemptStatus, *, summary: Mapping[str, float], artifacts: Iterable[Path] = (),
         error: str | None = None,
     ) -> None:
-        """Ends a trial, in the log and then for the search. artifacts: files of the trial's folder."""
+        """Ends a trial. artifacts: files of the trial's folder."""
         planned = self.trials[trial]
         if planned.is_closed:
             return
         self._require_attempt(planned)
         self._end(planned, status, summary, list(artifacts), error)
-        self._report(trial)
 
     def interrupted(self, trial: str, reason: str, *, was_asked: bool = False) -> float | None:
         """Requeues a trial that was stopped from outside. Returns the seconds that it pauses before it continues.
@@ -281,28 +279,33 @@ class StudyLedger:
 
     def _asked(self, cell: Cell, cells: Container[str] | None) -> PlannedTrial | Literal["wait", "done"]:
         """A new configuration of a cell. cells: as in `next`."""
-        try:
-            suggestion = self._search.ask(cell.name)
-        except ConfigError:
-            dead_end = self._search.dead_end(cell.name)
-            if dead_end is None:
-                raise
-            self._fail_to_draw(cell, dead_end)
-            return self._chosen(cells)
-        if suggestion is None:
-            self.tally.exhaust(cell)
-            return self._chosen(cells)
-        return self._know(self._searched(cell, suggestion))
+        drawn = self._search.ask(cell.name, self.history(cell.name))
+        if drawn is not None:
+            return self._know(self._searched(cell, drawn))
+        self._end_search(cell)
+        return self._chosen(cells)
 
-    def _fail_to_draw(self, cell: Cell, dead_end: DeadEnd) -> None:
-        """Records a failed trial for the configuration that the cell could not find; the cell asks for no other. Its
-        name differs from the names of all configurations."""
-        seed = cell.seeds[0]
-        name = f"{cell.name}-refused{dead_end.number:03d}-s{seed}"
-        trial = build_trial(self.study, cell, {}, trial=name, seed=seed)
-        self._know(PlannedTrial(self._writer.state, trial, dead_end.number, "search", {}))
+    def history(self, cell: str) -> TrialHistory:
+        """The trials of a cell's search as samplers see them. The target of the cell must be known."""
+        objective = self._goals.objective(self.cells[cell])
+        assert objective is not None, f"{cell}: its target is not known"
+        return self._search.history(cell, objective, {
+            trial.number: trial.attempts[-1] for trial in self.trials.values()
+            if trial.phase == "search" and trial.cell == cell and trial.is_closed
+        })
+
+    def _end_search(self, cell: Cell) -> None:
+        """Notes that the cell has no further configuration. If all of the last ones were refused, a failed trial stands
+        for the one that was not found. Its name differs from the names of all configurations."""
+        why = self._search.why_none(cell.name)
+        if why is not None:
+            number, seed = self._search.drawn(cell.name)[-1].number, cell.seeds[0]
+            name = f"{cell.name}-refused{number:03d}-s{seed}"
+            trial = build_trial(self.study, cell, {}, trial=name, seed=seed)
+            self._know(PlannedTrial(self._writer.state, trial, number, "search", {}))
         self.tally.exhaust(cell)
-        self.close(name, "failed", summary={}, error=f"{NO_CONFIGURATION} for {dead_end.reason}")
+        if why is not None:
+            self.close(name, "failed", summary={}, error=f"{NO_CONFIGURATION} for {why}")
 
     def _know(self, planned: PlannedTrial) -> PlannedTrial:
         self.trials[planned.name] = planned
@@ -314,13 +317,6 @@ class StudyLedger:
             furthest = planned.attempts.furthest
             self._writer.record_points(_running(planned), points)
             planned.validated(furthest)
-
-    def _report(self, trial: str) -> None:
-        """Reports a closed trial to the search."""
-        planned = self.trials[trial]
-        if planned.phase == "search" and planned.is_closed:
-            outcome, curve = self._goals.outcome_of(planned)
-            self._search.tell(planned.cell, planned.number, outcome, curve=curve)
 
     def _cell_to_search(self, cells: Iterable[Cell]) -> Cell | None:
         """The cell with the fewest epochs committed so far, among the cells that may ask for a configuration now."""
@@ -339,13 +335,13 @@ class StudyLedger:
         """A confirmation that has not been handed out; None if none is left."""
         return next((trial for cell in cells for trial in self._confirmations.left(cell, self.trials)), None)
 
-    def _searched(self, cell: Cell, suggestion: Suggestion) -> PlannedTrial:
+    def _searched(self, cell: Cell, drawn: Drawn) -> PlannedTrial:
         """The trial of a configuration of the cell's search."""
-        name = trial_id(cell.name, suggestion.number, cell.seeds[0])
-        trial = build_trial(self.study, cell, suggestion.configuration, trial=name, seed=cell.seeds[0])
+        name = trial_id(cell.name, drawn.number, cell.seeds[0])
+        trial = build_trial(self.study, cell, drawn.configuration, trial=name, seed=cell.seeds[0])
         return PlannedTrial(
-            self._writer.state, trial, suggestion.number, "search", suggestion.configuration,
-            drawn_by=suggestion.drawn_by,
+            self._writer.state, trial, drawn.number, "search", drawn.configuration,
+            drawn_by=str(drawn.attributes.get(SAMPLED_BY, "")),
         )
 
 

@@ -26,6 +26,7 @@ from vsetune.records.study_lock import LOCK_FILE
 from vsetune.records.writer import StudyWriter, repeats_of
 from vsetune.report.rows import Leaderboard
 from vsetune.report.terminal import render_table
+from vsetune.search.configurations import ConfigurationSearch
 from vsetune.storage.addresses import shown_plain
 from vsetune.storage.whole_files import write_text
 from vsetune.study.cluster import cluster_address, ray_cluster
@@ -40,7 +41,7 @@ from vsetune.study.stopping import SIGNALS, StopRequest, sigterm_like_ctrl_c
 from vsetune.study.study_home import StudyHome, held_home
 from vsetune.study.study_metrics import exported
 from vsetune.study.study_progress import resumed_line
-from vsetune.study.study_records import StudyRecords, kept_names, logged_search, require_sampled, study_records
+from vsetune.study.study_records import StudyRecords, kept_names, require_sampled, study_records
 
 _STUDY_FILE = "study.yaml"
 """In the folder of a study that has begun on this machine."""
@@ -156,8 +157,8 @@ def _ledger(
 ) -> StudyLedger:
     """The study's trials, rebuilt from the log. UsageError if a search that is to be confirmed is not over."""
     spec, cells = prepared.spec, {cell.name: cell for cell in prepared.cells}
-    search = logged_search(
-        writer, prepared.cells, spec.search,
+    search = ConfigurationSearch(
+        prepared.cells, spec.search, writer,
         refuses=lambda cell, configuration: refusal(spec, cells[cell], configuration),
     )
     ledger = StudyLedger(spec, prepared.cells, writer, search, confirming=confirming)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from vsetune.config.spec.loading import parse_spec
-from vsetune.config.study.cells import Cell
-from vsetune.config.study.study_spec import SearchSpec, TrackingSpec
+from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import StudyConflict, UsageError
-from vsetune.records.events import Drawn
 from vsetune.records.exporter import Export, Exporter
 from vsetune.records.log import LogWriter
 from vsetune.records.state import StudyState
 from vsetune.records.studies import Studies, export_note, folder_of_study
 from vsetune.records.writer import StudyWriter
-from vsetune.search.configurations import ConfigurationSearch, Refusal, Sampled
 from vsetune.storage.paths import remote_place
 from vsetune.study.confirmations import trial_id
 from vsetune.study.places import tracking_uri
@@ -78,21 +74,6 @@ def require_sampled(study: str, state: StudyState) -> None:
             "{all} attempts, the first of {first}), so the search cannot go on; give the study another name",
             study=study, lost=len(lost), all=len(searched), first=lost[0],
         )
-
-
-def logged_search(
-    writer: StudyWriter, cells: Sequence[Cell], spec: SearchSpec, *, refuses: Refusal | None = None
-) -> ConfigurationSearch:
-    """A search that begins with the configurations sampled in the log, and adds to the log those that it samples.
-    refuses, ConfigError: see `ConfigurationSearch`."""
-    sampled = [
-        Sampled(each.cell, each.number, each.state, each.configuration, each.distributions, each.attributes)
-        for each in writer.state.draws if each.state != "taught"
-    ]
-    return ConfigurationSearch(
-        cells, spec, sampled=sampled, keep=lambda each: writer.draw(Drawn(**vars(each), at=time.time())),
-        refuses=refuses,
-    )
 
 
 _ANSWER_S = 300.0

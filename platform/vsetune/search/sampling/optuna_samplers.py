@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 from threadpoolctl import threadpool_limits
 
 from vsetune.config.study.domains import Value
-from vsetune.search.sampling.sampler import Draw, Sampler, SearchedSpace, even_point, learnt_from
+from vsetune.search.sampling.sampler import Sample, Sampler, SearchedSpace, even_point, learnt_from
 from vsetune.search.trial_history import REFUSED, TrialHistory, worth_of
 
 
@@ -60,9 +60,9 @@ class RandomDraws(Sampler):
     name = "random"
     learns = False
 
-    def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:
+    def draw(self, space: SearchedSpace, history: TrialHistory) -> Sample:
         sampler = optuna.samplers.RandomSampler(seed=space.seed_at(len(history)))
-        return Draw(asked(sampler, space.distributions, ()), "random: at random")
+        return asked(sampler, space.distributions, ()), "random: at random"
 
 
 class GridDraws(Sampler):
@@ -71,25 +71,25 @@ class GridDraws(Sampler):
     name = "grid"
     learns = False
 
-    def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:
+    def draw(self, space: SearchedSpace, history: TrialHistory) -> Sample:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             sampler = optuna.samplers.BruteForceSampler(seed=space.seed_at(len(history)))
         tried = [copy.copy(trial) for trial in history]
         for trial in tried:  # all with every setting, in one order
             trial.params, trial.distributions = space.filled(trial.params), dict(space.distributions)
-        return Draw(asked(sampler, space.distributions, tried), "grid: a combination not tried before")
+        return asked(sampler, space.distributions, tried), "grid: a combination not tried before"
 
 
 class EvenPoints(Sampler):
     name = "sobol"
     learns = False
 
-    def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:
+    def draw(self, space: SearchedSpace, history: TrialHistory) -> Sample:
         """Draw number n of a cell is point n of the sequence, independent of earlier draws."""
         number = len(history)
         point = even_point(space.distributions, number, seed_name=space.shared_seed_name)
-        return Draw(point, f"sobol: even point {number}")
+        return point, f"sobol: even point {number}"
 
 
 class ParzenDraws(Sampler):
@@ -97,9 +97,9 @@ class ParzenDraws(Sampler):
 
     name = "tpe"
 
-    def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:
+    def draw(self, space: SearchedSpace, history: TrialHistory) -> Sample:
         sampler = TPESampler(seed=space.seed_at(len(history)), n_startup_trials=0, constant_liar=True)
-        return Draw(asked(sampler, space.distributions, history), f"tpe: model of {learnt_from(history)}")
+        return asked(sampler, space.distributions, history), f"tpe: model of {learnt_from(history)}"
 
 
 GP_AT_MOST = 500
@@ -122,11 +122,11 @@ class GaussianProcessDraws(Sampler):
     def __init__(self) -> None:
         self._beyond = ParzenDraws()
 
-    def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:
+    def draw(self, space: SearchedSpace, history: TrialHistory) -> Sample:
         number = len(history)
         if number >= GP_AT_MOST:
-            drawn = self._beyond.draw(space, history)
-            return Draw(drawn.configuration, f"gp: beyond {GP_AT_MOST} trials as {drawn.why}")
+            configuration, why = self._beyond.draw(space, history)
+            return configuration, f"gp: beyond {GP_AT_MOST} trials as {why}"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             sampler = optuna.samplers.GPSampler(
@@ -135,7 +135,7 @@ class GaussianProcessDraws(Sampler):
         learnt = _filled(_finished_for_good(history), space)
         with threadpool_limits(1):
             configuration = asked(sampler, space.distributions, learnt)
-        return Draw(configuration, f"gp: model of {learnt_from(history)}")
+        return configuration, f"gp: model of {learnt_from(history)}"
 
 
 def _finished_for_good(history: Sequence[FrozenTrial]) -> list[FrozenTrial]:

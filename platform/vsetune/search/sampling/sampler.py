@@ -45,12 +45,8 @@ class SearchedSpace:
         return {name: configuration.get(name, self.defaults[name]) for name in self.distributions}
 
 
-@dataclass(frozen=True)
-class Draw:
-    """A configuration. why: which sampler chose it and from which history, one line for people."""
-
-    configuration: dict[str, Value]
-    why: str
+Sample = tuple[dict[str, Value], str]
+"""A configuration, and which sampler chose it from which history, in one line for people."""
 
 
 class Sampler(ABC):
@@ -66,7 +62,7 @@ class Sampler(ABC):
     insists: ClassVar[bool] = False
 
     @abstractmethod
-    def draw(self, space: SearchedSpace, history: TrialHistory) -> Draw:
+    def draw(self, space: SearchedSpace, history: TrialHistory) -> Sample:
         """The next configuration, with a value for every setting; the caller removes settings without effect.
 
         history: every trial of the cell in order, refused draws included. Not modified.
