@@ -16,6 +16,7 @@ from vsetune.data.captions.phrase_rules import decoded as phrases_of
 from vsetune.data.stored.array_cache import damaged_arrays
 from vsetune.data.stored.dataset import Dataset, damaged_shard, load_manifest, without_check, wrong_hash, wrong_size
 from vsetune.data.stored.manifest import Manifest, ShardInfo
+from vsetune.data.stored.plain_files import Flaw
 from vsetune.data.stored.shards import (
     BOXES,
     FEATURES,
@@ -23,9 +24,9 @@ from vsetune.data.stored.shards import (
     Photograph,
     boxes_of,
     caption_records,
-    checked_records,
     features_of,
     photograph_of,
+    records_in,
 )
 from vsetune.data.stored.storage import MISFIT
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS, Vocabulary
@@ -104,6 +105,8 @@ def _shard_problems(dataset: Dataset, shard: ShardInfo, words: list[int]) -> Ite
         hashing = HashingReader(stream)
         try:
             _read_all(dataset, cast(BinaryIO, hashing), size, shard, words)
+        except Flaw as error:
+            yield damaged_shard(dataset.path, shard, error).problem
         except DataError as error:
             yield error.problem
         hashing.drain()
@@ -112,12 +115,12 @@ def _shard_problems(dataset: Dataset, shard: ShardInfo, words: list[int]) -> Ite
 
 
 def _read_all(dataset: Dataset, stream: BinaryIO, size: int, shard: ShardInfo, words: list[int]) -> None:
-    """Read a shard to its end. DataError for the first problem of its content."""
+    """Read a shard to its end. Flaw or DataError for the first problem of its content."""
     manifest = dataset.manifest
     arrays = (FEATURES, BOXES) if manifest.features.boxes else (FEATURES,)
     one_of = PHOTOGRAPHS if manifest.images_stored else ()
     texts = iter(()) if shard.outside is None else caption_records(dataset, shard, shard.outside)
-    for place, record, members in checked_records(dataset, shard, stream, size, arrays, one_of=one_of):
+    for place, record, members in records_in(dataset, shard, stream, size, arrays, one_of=one_of):
         words.extend(map(len, record.tokens))
         if shard.outside is not None and next(texts, ("", None))[1] != record:
             raise DataError(MISFIT(

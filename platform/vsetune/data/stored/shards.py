@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import PurePosixPath
+from tarfile import TarInfo
 from typing import BinaryIO, cast
 
 import numpy as np
@@ -140,19 +141,15 @@ def split_records(dataset: Dataset, split: str) -> Iterator[tuple[str, Record]]:
                 yield where, record
 
 
-def checked_records(
+def records_in(
     dataset: Dataset, shard: ShardInfo, stream: BinaryIO, size: int, arrays: tuple[str, ...], *,
     one_of: tuple[str, ...] = (),
 ) -> Iterator[tuple[str, Record, dict[str, bytes]]]:
-    """`shard_samples` of an opened shard of this data set; damage is raised as a DataError with the fix."""
+    """`shard_samples` of an opened shard of this data set, also of one that other software wrote. Errors as there."""
     place, info = dataset.shard_url(shard), dataset.manifest.features
-    try:
-        if shard.outside is not None:
-            yield from _outside_records(stream, size, place, shard, shard.outside)
-            return
-        yield from shard_samples(stream, size, place, shard, info, arrays, one_of=one_of)
-    except Flaw as error:
-        raise damaged_shard(dataset.path, shard, error) from error
+    if shard.outside is not None:
+        return _outside_records(stream, size, place, shard, shard.outside)
+    return shard_samples(stream, size, place, shard, info, arrays, one_of=one_of)
 
 
 def _outside_records(
@@ -222,11 +219,14 @@ def _records(
         hashing = HashingReader(stream) if hashed else None
         source = stream if hashing is None else cast(BinaryIO, hashing)
         try:
-            yield from checked_records(dataset, shard, source, size, arrays, one_of=one_of)
+            yield from records_in(dataset, shard, source, size, arrays, one_of=one_of)
             if hashing is not None:
                 hashing.drain()
                 if hashing.sha256 != shard.sha256:
-                    raise damaged_shard(dataset.path, shard, wrong_hash())
+                    raise wrong_hash()
+        except Flaw as error:
+            dataset.require_sound_copy(shard)
+            raise damaged_shard(dataset.path, shard, error) from error
         except DataError:
             dataset.require_sound_copy(shard)
             raise
@@ -274,62 +274,68 @@ def shard_samples(
     one of `one_of` if that is given; other members are skipped. Flaw for a problem of the shard, DataError for a
     problem of a record.
     """
+    from webdataset.tariterators import group_by_keys  # brings torch, which checks of a study do without
+
     if size != shard.bytes:
         raise wrong_size(size, shard)
-    images = captions = 0
-    for key, members in _samples(stream, need, (RECORD, *arrays), one_of):
-        if images == shard.images:
-            raise Flaw(f"holds more images than the {shard.images} of the manifest")
-        where = f"{place}: sample {key}"
-        record = _record(where, members)
-        found = (record.index, record.first_caption)
-        expected = (shard.first_image + images, shard.first_caption + captions)
-        if found != expected:
-            raise Flaw(f"sample {key} is (image, caption) {one_line(found)}, need {expected}")
-        images, captions = images + 1, captions + len(record.captions)
-        yield where, record, members
+    suffixes, images, captions = (RECORD, *arrays), 0, 0
+    limit = _limit(need, (*suffixes, *one_of))
+    wanted = (
+        {"fname": header.name, "data": content, "__url__": ""}
+        for header, content in tar_members(stream, limit=limit) if _is_wanted(header, limit(header.name))
+    )
+    try:
+        for members in group_by_keys(wanted):
+            key = members["__key__"]
+            _require_members(key, members, suffixes, one_of)
+            if images == shard.images:
+                raise Flaw(f"holds more images than the {shard.images} of the manifest")
+            where = f"{place}: sample {key}"
+            record = _record(where, members)
+            found = (record.index, record.first_caption)
+            expected = (shard.first_image + images, shard.first_caption + captions)
+            if found != expected:
+                raise Flaw(f"sample {key} is (image, caption) {one_line(found)}, need {expected}")
+            images, captions = images + 1, captions + len(record.captions)
+            yield where, record, members
+    except ValueError as error:  # from group_by_keys, for a repeated member
+        raise Flaw(one_line(error.args[0] if error.args else error)) from error
     if images != shard.images:
         raise Flaw(f"holds {images} images, the manifest says {shard.images}")
     if captions != shard.captions:
         raise Flaw(f"holds {captions} captions, the manifest says {shard.captions}")
 
 
-def _samples(
-    stream: BinaryIO, need: FeatureInfo, suffixes: tuple[str, ...], one_of: tuple[str, ...]
-) -> Iterator[tuple[str, dict[str, bytes]]]:
-    from webdataset.tariterators import group_by_keys  # brings torch, which checks of a study do without
-
+def _limit(need: FeatureInfo, wanted: tuple[str, ...]) -> Limit:
+    """Most bytes of the members with these suffixes."""
     array_bytes = HEADER_BYTES + need.regions * need.width * np.dtype(need.dtype).itemsize
     most = {RECORD: _RECORD_BYTES, FEATURES: array_bytes, BOXES: HEADER_BYTES + need.regions * _BOX_BYTES}
-    wanted = (*suffixes, *one_of)
 
     def limit(name: str) -> int | None:
         suffix = name.rpartition("/")[2].partition(".")[2].lower()
         return most.get(suffix, _PHOTOGRAPH_BYTES) if suffix in wanted else None
 
-    try:
-        members = _own_members(stream, limit)
-        for sample in group_by_keys({"fname": name, "data": content, "__url__": ""} for name, content in members):
-            key = sample["__key__"]
-            missing = [suffix for suffix in suffixes if suffix not in sample]
-            if missing:
-                raise Flaw(f"sample {key} has no .{missing[0]} member")
-            if one_of and not any(suffix in sample for suffix in one_of):
-                raise Flaw(f"sample {key} has no .{' or .'.join(one_of)} member")
-            yield key, sample
-    except ValueError as error:  # from group_by_keys, for a repeated member
-        raise Flaw(one_line(error.args[0] if error.args else error)) from error
+    return limit
 
 
-def _own_members(stream: BinaryIO, limit: Limit) -> Iterator[tuple[str, bytes]]:
-    """The members that `limit` wants. Flaw for what our shards do not have: links, folders, larger members."""
-    for header, content in tar_members(stream, limit=limit):
-        if not header.isreg():
-            raise Flaw(f"member {one_line(header.name)} is of type {one_line(header.type)}, need regular files only")
-        if content is not None:
-            yield header.name, content
-        elif (most := limit(header.name)) is not None:
-            raise Flaw(f"member {one_line(header.name)} has {header.size:,} bytes, need at most {most:,}")
+def _is_wanted(header: TarInfo, most: int | None) -> bool:
+    """Whether a member is read. Flaw for what our shards do not have: links, folders, larger members."""
+    if not header.isreg():
+        raise Flaw(f"member {one_line(header.name)} is of type {one_line(header.type)}, need regular files only")
+    if most is not None and header.size > most:
+        raise Flaw(f"member {one_line(header.name)} has {header.size:,} bytes, need at most {most:,}")
+    return most is not None
+
+
+def _require_members(
+    key: str, members: Mapping[str, bytes], suffixes: tuple[str, ...], one_of: tuple[str, ...]
+) -> None:
+    """Flaw unless a sample has all these members, and one of the others."""
+    missing = [suffix for suffix in suffixes if suffix not in members]
+    if missing:
+        raise Flaw(f"sample {key} has no .{missing[0]} member")
+    if one_of and not any(suffix in members for suffix in one_of):
+        raise Flaw(f"sample {key} has no .{' or .'.join(one_of)} member")
 
 
 def _record(where: str, members: dict[str, bytes]) -> Record:
