@@ -76,6 +76,8 @@ class Cell:
 
     def all_defaults(self) -> dict[str, Value]:
         """The default configuration including settings that have no effect in it."""
+        if not self.domains:
+            return {}
         parts = {
             "network": _filled(NETWORKS[self.network["name"]], self.network),
             "training": _filled(TrainingSpec, self.training),
