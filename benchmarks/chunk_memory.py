@@ -23,6 +23,7 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.batch import Batch
 from vsetune.losses.loss_base import LossContext
 from vsetune.losses.loss_building import build_loss
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_building import build_network
 from vsetune.training.device import peak_memory_bytes, reset_peak_memory
 from vsetune.training.encoding import BatchEncoder
@@ -105,12 +106,10 @@ def batch_of(given: argparse.Namespace, pairs: int) -> Batch:
     numbers, is_pixels = torch.arange(pairs), given.network == "photographs"
     regions, width = (1, 0) if is_pixels else (REGIONS, WIDTH)
     pixels = torch.randint(256, (pairs, 1, 3, PIXELS, PIXELS), dtype=torch.uint8) if is_pixels else None
-    return Batch(
-        image_features=torch.randn(pairs, regions, width), region_counts=torch.full((pairs,), regions),
-        image_ids=numbers, captions=torch.randint(3, WORDS, (pairs, given.words)),
-        caption_lengths=torch.randint(given.words // 2, given.words + 1, (pairs,)), caption_rows=numbers,
-        caption_ids=numbers, semantic_vectors=None, pixels=pixels,
-    )
+    images = ImageInputs(torch.randn(pairs, regions, width), torch.full((pairs,), regions), pixels=pixels)
+    lengths = torch.randint(given.words // 2, given.words + 1, (pairs,))
+    captions = CaptionInputs(torch.randint(3, WORDS, (pairs, given.words)), lengths)
+    return Batch(images, captions, image_ids=numbers, caption_rows=numbers, caption_ids=numbers)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields, replace
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -97,12 +97,12 @@ def batches_of(case: Case, data: str, steps: int) -> list[Batch]:
     count = dataset.split("train").captions
     semantics = np.random.default_rng(1).standard_normal((count, SEMANTIC_SIZE)).astype(np.float32)
     reads, training = trial.network.reads, trial.training
-    with training_batches(
+    with closing(training_batches(
         dataset, "train", batch_size=training.batch_size, batch_unit=training.batch_unit, seed=0, epoch=0,
         shuffle_pairs=training.shuffle_pairs, drop_last=training.batch_unit == "pairs",
         semantics=None if trial.semantic_source is None else semantics, reads=reads,
         tables=caption_tables(dataset, "train", reads, mirrored=reads.swaps_sides),
-    ) as found:
+    )) as found:
         batches = list(found)
     return [batches[number % len(batches)] for number in range(steps)]
 
@@ -140,11 +140,12 @@ def learner_of(trial: TrialSpec, device: torch.device, dtype: torch.dtype = torc
 
 def in_type(batch: Batch, dtype: torch.dtype) -> Batch:
     """The batch with its floating numbers in this type."""
-    values = {each.name: getattr(batch, each.name) for each in fields(batch)}
-    return replace(batch, **{
-        name: value.to(dtype) for name, value in values.items()
-        if isinstance(value, Tensor) and value.is_floating_point()
-    })
+    images, vectors = batch.images, batch.semantic_vectors
+    boxes = None if images.boxes is None else images.boxes.to(dtype)
+    return replace(
+        batch, images=replace(images, features=images.features.to(dtype), boxes=boxes),
+        semantic_vectors=None if vectors is None else vectors.to(dtype),
+    )
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import itertools
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from math import nan
 from typing import Any
@@ -110,10 +111,10 @@ def products_seconds(learner: Learner, batch: Batch, device: torch.device, *, re
 
 def host_batches(data: str, batch: int) -> list[Batch]:
     """A few batches of the reader, on the CPU."""
-    with training_batches(
+    with closing(training_batches(
         Dataset.open(data), "train", batch_size=batch, batch_unit="pairs", seed=0, epoch=0, shuffle_pairs=batch,
         drop_last=True,
-    ) as found:
+    )) as found:
         return list(itertools.islice(found, RESIDENT))
 
 
@@ -128,7 +129,8 @@ class Transfer:
 
 def transfer(batches: Sequence[Batch], device: torch.device) -> Transfer:
     """How long a batch takes to the device. Pinned and asynchronous, the host is free long before it is there."""
-    tensors = [value for value in vars(batches[0]).values() if isinstance(value, torch.Tensor)]
+    parts = (batches[0], batches[0].images, batches[0].captions)
+    tensors = [value for part in parts for value in vars(part).values() if isinstance(value, torch.Tensor)]
     size = sum(value.numel() * value.element_size() for value in tensors) / 1e6
     turn = itertools.cycle(batches)
     next(turn).to(device)

@@ -18,7 +18,6 @@ from vsetune.networks.inputs import CaptionInputs
 from vsetune.storage.paths import under_home
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.step import Learner
-from vsetune.training.validation import caption_inputs, image_inputs
 
 CPU = torch.device("cpu")
 DATA = {"path": "data/scenes"}
@@ -49,9 +48,9 @@ def learner_of(name: str, images: str) -> tuple[Learner, Any]:
 ])
 def test_a_loss_gives_the_number_of_the_trainer(name: str, images: str, with_data) -> None:
     learner, batch = learner_of(name, images)
-    words: CaptionInputs = caption_inputs(batch)
+    words: CaptionInputs = batch.captions
     with torch.no_grad():
-        ours = learner.network.encode_images(image_inputs(batch)).vectors
+        ours = learner.network.encode_images(batch.images).vectors
         theirs = learner.network.encode_captions(words).vectors
         scores = learner.network.similarity(*(vsetune.Encoded(each) for each in (ours, theirs)))
     sizes = {"embedding_size": 16, "images": learner.context.concepts}

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import mlflow
@@ -109,9 +110,9 @@ def _answers_are_those_of_the_network(model, run):
         (of_image,) = image_rankings(scores, encoded.owner, [0], top=4)
     texts = list(iter_captions(trained.dataset, split))
     reads = trained.trial.network.reads
-    with evaluation_batches(trained.dataset, split, batch_size=2, reads=reads, threads=0) as batches:
+    with closing(evaluation_batches(trained.dataset, split, batch_size=2, reads=reads, threads=0)) as batches:
         batch = next(iter(batches))
-    features = batch.image_features[0, : int(batch.region_counts[0])].tolist()
+    features = batch.images.features[0, : int(batch.images.counts[0])].tolist()
     asked = pandas.DataFrame({"caption": [texts[0], None], "image_features": [None, features]})
     images, captions = model.predict(asked, params={"top": 4, "split": split})
     assert images["scores"] == pytest.approx([each.score for each in of_caption.top], abs=1e-5)

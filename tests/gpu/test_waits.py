@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from vsetune.data.batches.bank_arrays import DeviceArrays
 from vsetune.data.batches.bank_batches import BankRows, bank_rows
 from vsetune.data.batches.reader import training_batches
 from vsetune.data.stored.dataset import Dataset
-from vsetune.training.validation import caption_inputs, image_inputs
 
 WAITING: dict[str, Callable[[Tensor], object]] = {
     "a number is read": lambda x: x.sum().item(),
@@ -63,13 +63,13 @@ def test_a_batch_goes_to_the_device_without_a_wait(tmp_path: Path) -> None:
     with counted_waits() as counts:
         there = batch.to(stand_in_device())
         assert not counts
-        assert there.captions.device == there.image_features.device == stand_in_device()
-        assert torch.equal(there.host_caption_lengths, batch.caption_lengths)
-        assert torch.equal(there.host_region_counts, batch.region_counts)
-        assert there.captions.tolist() == batch.captions.tolist()
+        assert there.captions.tokens.device == there.images.features.device == stand_in_device()
+        assert torch.equal(there.captions.host_lengths, batch.captions.lengths)
+        assert torch.equal(there.images.host_counts, batch.images.counts)
+        assert there.captions.tokens.tolist() == batch.captions.tokens.tolist()
         again = there.to(stand_in_device())
-        assert torch.equal(again.host_caption_lengths, batch.caption_lengths)
-        assert there.to("cpu").host_caption_lengths is None  # they are there anyway
+        assert torch.equal(again.captions.host_lengths, batch.captions.lengths)
+        assert there.to("cpu").captions.host_lengths is None  # they are there anyway
 
 
 def test_a_batch_built_on_the_device_knows_its_lengths_on_the_host(tmp_path: Path) -> None:
@@ -80,14 +80,14 @@ def test_a_batch_built_on_the_device_knows_its_lengths_on_the_host(tmp_path: Pat
     with counted_waits() as counts:
         there = BankRows(rows.bank, DeviceArrays(rows.bank, None, stand_in_device()))
         counts.clear()
-        with training_batches(
+        with closing(training_batches(
             dataset, "train", batch_size=4, batch_unit="pairs", seed=0, epoch=0, shuffle_pairs=4, rows=there
-        ) as found:
+        )) as found:
             batch = next(iter(found)).to(stand_in_device())
-        lengths, regions = caption_inputs(batch).lengths_on_host, image_inputs(batch).counts_on_host
+        lengths, regions = batch.captions.lengths_on_host, batch.images.counts_on_host
         assert not counts
-        assert torch.equal(lengths, batch.caption_lengths.cpu())
-        assert torch.equal(regions, batch.region_counts.cpu())
+        assert torch.equal(lengths, batch.captions.lengths.cpu())
+        assert torch.equal(regions, batch.images.counts.cpu())
 
 
 def test_numbers_of_both_sides_are_refused_as_a_gpu_refuses_them() -> None:

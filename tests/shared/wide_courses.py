@@ -42,7 +42,7 @@ class WideBatches(TrainingBatches):
 
     def take(self, step: int) -> Batch:
         batch = super().take(step)
-        return replace(batch, image_features=batch.image_features.double())
+        return replace(batch, images=replace(batch.images, features=batch.images.features.double()))
 
 
 def course(trial: TrialSpec, *, steps: int, processes: Processes = ALONE) -> tuple[list[float], list[torch.Tensor]]:

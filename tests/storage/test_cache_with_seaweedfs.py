@@ -61,8 +61,8 @@ def assert_same_epoch(here: Dataset, there: Dataset, epoch: int) -> None:
         training_batches(there, "train", **OPTIONS, epoch=epoch), strict=True,
     )
     for one, other in pairs:
-        assert torch.equal(one.image_features, other.image_features)
-        assert torch.equal(one.captions, other.captions)
+        assert torch.equal(one.images.features, other.images.features)
+        assert torch.equal(one.captions.tokens, other.captions.tokens)
 
 
 def test_a_body_that_the_network_cuts_goes_on_at_its_byte(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

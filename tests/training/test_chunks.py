@@ -90,9 +90,11 @@ def encoded(trial: TrialSpec, learner: Learner, *, epoch: float) -> torch.Tensor
     batches = TrainingBatches(trial, Dataset.open(trial.data.path), CPU)
     batch = batches.take(0)
     batches.close()
-    twice = Batch(**{
-        name: None if value is None else torch.cat([value, value]) for name, value in vars(batch).items()
-    })
+    rows = torch.arange(batch.pairs).repeat(2)
+    twice = Batch(
+        batch.images[rows], batch.captions[rows], batch.image_ids[rows], batch.caption_rows[rows],
+        batch.caption_ids[rows],
+    )
     images, _ = encoding.BatchEncoder(learner.network, trial, CPU, epoch).items(twice)
     return images.vectors
 

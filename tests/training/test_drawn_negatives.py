@@ -25,7 +25,6 @@ from vsetune.networks.tags.network import Tags
 from vsetune.training.batches import TrainingBatches, sampled_images, with_one_caption_each
 from vsetune.training.drawn_negatives import Miner
 from vsetune.training.step import Learner
-from vsetune.training.validation import caption_inputs, image_inputs
 
 CPU = torch.device("cpu")
 BATCH, DRAWN = [(0, 0), (1, 1)], [(2, 2), (0, 3), (1, 0), (2, 1)]
@@ -35,16 +34,13 @@ BATCH, DRAWN = [(0, 0), (1, 1)], [(2, 2), (0, 3), (1, 0), (2, 1)]
 def batch_of(pairs: list[tuple[int, int]]) -> Batch:
     images, captions = all_items()
     rows, columns = (torch.tensor(numbers) for numbers in zip(*pairs, strict=True))
-    return Batch(
-        images.features[rows], images.counts[rows], rows, captions.tokens[columns], captions.lengths[columns],
-        torch.arange(len(pairs)), columns, None, boxes=None if images.boxes is None else images.boxes[rows],
-    )
+    return Batch(images[rows], captions[columns], rows, torch.arange(len(pairs)), columns)
 
 
 def loss_of(network: Tags, spec: IrtmSpec) -> Tensor:
     batch, drawn = batch_of(BATCH), batch_of(DRAWN)
-    images = network.encode_images(image_inputs(batch))
-    captions = network.encode_captions(caption_inputs(batch))
+    images = network.encode_images(batch.images)
+    captions = network.encode_captions(batch.captions)
     found = Miner(network, TrainingSpec(batch_size=3), spec.hardest).hardest_of(drawn, batch, images, captions)
     similarity, ids = network.similarity(images, captions), batch.image_ids
     return build_loss(spec)(LossInputs(similarity, ids, ids, batch.caption_rows, drawn=found)).value
@@ -77,7 +73,7 @@ def test_the_triplet_with_drawn_negatives_is_that_of_plain_loops_over_batch_and_
 
 def test_negatives_are_looked_for_without_dropout_and_trained_on_with_it() -> None:
     network, batch, drawn = make(mlm_weight=0, dropout=0.5).train(), batch_of(BATCH), batch_of(DRAWN)
-    encoded = network.encode_images(image_inputs(batch)), network.encode_captions(caption_inputs(batch))
+    encoded = network.encode_images(batch.images), network.encode_captions(batch.captions)
     miner = Miner(network, TrainingSpec(batch_size=3), 1)
     first, second = (miner.hardest_of(drawn, batch, *encoded) for _ in range(2))
     assert network.training
@@ -86,7 +82,7 @@ def test_negatives_are_looked_for_without_dropout_and_trained_on_with_it() -> No
     assert not torch.equal(first.caption_similarity[kept], second.caption_similarity[kept])
     assert kept.sum(dim=1).tolist() == [1, 1]
     expected = network.eval().similarity(
-        network.encode_images(image_inputs(batch)), network.encode_captions(caption_inputs(drawn))
+        network.encode_images(batch.images), network.encode_captions(drawn.captions)
     )
     allowed = expected.masked_fill(batch.image_ids[:, None] == drawn.image_ids, -1)
     assert torch.equal(kept.nonzero()[:, 1], allowed.argmax(dim=1))
@@ -121,7 +117,7 @@ def test_images_are_drawn_once_a_step_in_an_order_of_their_own_and_the_same_afte
     assert ids[0] != ids[4] != ids[8]
     for batch in taken:
         assert torch.equal(batch.caption_ids // 2, batch.image_ids)  # two captions an image, one beside another
-        assert batch.captions.shape[1] == batch.caption_lengths.max()
+        assert batch.captions.tokens.shape[1] == batch.captions.lengths.max()
     assert {number % 2 for batch in taken for number in batch.caption_ids.tolist()} == {0, 1}
     continued = sampled_images(trial, dataset, CPU, 5)
     assert [continued.take(step).image_ids.tolist() for step in (6, 7, 8)] == ids[6:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from vsetune.report.gallery.gallery_page import About
 from vsetune.report.gallery.heat_maps import CENTRE, caption_pairs, encoded_caption, gradient_map, heat_maps
 from vsetune.report.gallery.rankings import caption_rankings, hardest_negatives, image_rankings
 from vsetune.training.trained import TrainedTrial
-from vsetune.training.validation import EncodedSplit, encode_split, image_inputs, split_scores
+from vsetune.training.validation import EncodedSplit, encode_split, split_scores
 
 ATTENDING = ("scan", "sgraf_saf", "sgraf_sgr", "gsmn")
 
@@ -160,8 +161,8 @@ def test_the_gradient_of_a_region_is_what_the_score_loses_without_its_features(m
     each = trained(make_trial(network=small("vse_infinity")))
     items = encoded(each)
     network = each.network.double()
-    with evaluation_batches(each.dataset, "test", batch_size=12) as batches:
-        inputs = image_inputs(next(iter(batches)).to(CPU))
+    with closing(evaluation_batches(each.dataset, "test", batch_size=12)) as batches:
+        inputs = next(iter(batches)).to(CPU).images
     one = replace(inputs, features=inputs.features[:1].double(), counts=inputs.counts[:1])
     words = encoded_caption(items, 1).to(torch.float64)
     heat = gradient_map(network, one, words, pixels=None)

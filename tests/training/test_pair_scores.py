@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -21,9 +22,7 @@ from vsetune.training.evaluation import evaluate, evaluate_ensemble
 from vsetune.training.validation import (
     LoggedProgress,
     block_shape,
-    caption_inputs,
     encode_split,
-    image_inputs,
     pair_scores,
     split_scores,
 )
@@ -42,9 +41,9 @@ def test_scores_are_those_of_all_captions_at_once_in_the_order_of_the_split(
     with evaluating(network):
         encoded = encode_split(network, dataset, "test", trial=trial, device=CPU)
         found = split_scores(network, encoded, trial=trial).block(slice(None), slice(None))
-        with evaluation_batches(dataset, "test", batch_size=12) as batches:
+        with closing(evaluation_batches(dataset, "test", batch_size=12)) as batches:
             (batch,) = [each.to(CPU) for each in batches]
-        items = network.encode_images(image_inputs(batch)), network.encode_captions(caption_inputs(batch))
+        items = network.encode_images(batch.images), network.encode_captions(batch.captions)
         torch.testing.assert_close(found, network.similarity(*items), rtol=1e-5, atol=1e-6)
     assert network.training
     assert torch.equal(encoded.owner, batch.image_ids[batch.caption_rows])

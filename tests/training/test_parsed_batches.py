@@ -17,7 +17,6 @@ from vsetune.networks.tags.generator import mask_phrases
 from vsetune.networks.vsepp.spec import VseppSpec
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.step import Learner
-from vsetune.training.validation import caption_inputs
 
 __all__ = ["chain"]
 
@@ -42,7 +41,7 @@ def test_batches_bring_parses_where_the_network_reads_them(sparse, chain):
     parse_by_chain(sparse.data.path)
     batches = TrainingBatches(sparse, Dataset.open(sparse.data.path), CPU)
     batch = batches.take(0)
-    assert batch.dependencies.sum(dim=(1, 2)).tolist() == (2 * (batch.caption_lengths - 3)).tolist()
+    assert batch.captions.dependencies.sum(dim=(1, 2)).tolist() == (2 * (batch.captions.lengths - 3)).tolist()
     assert batches.describe() == {"dependency_parses": "chain 1"}
     batches.close()
 
@@ -66,7 +65,7 @@ def test_batches_bring_phrases_where_the_network_reads_them_and_the_data_set_has
     parse_by_chain(sparse.data.path, phrases=parsed)
     trial = sparse.model_copy(update={"network": MaskingSpec()})
     batches = TrainingBatches(trial, Dataset.open(sparse.data.path), CPU)
-    phrases = caption_inputs(batches.take(0)).phrases
+    phrases = batches.take(0).captions.phrases
     assert batches.describe() == {"phrases": "chain 1" if parsed else "single words"}
     assert (phrases is not None) == parsed
     if parsed:
@@ -81,7 +80,7 @@ def test_tags_masks_the_phrases_that_its_batches_bring(sparse, small, make_trial
     dataset = Dataset.open(sparse.data.path)
     batches, learner = TrainingBatches(trial, dataset, CPU), Learner.build(trial, dataset, CPU)
     batch = batches.take(0)
-    copies = mask_phrases(caption_inputs(batch), learner.network.ids, rate=0.9, copies=3)
+    copies = mask_phrases(batch.captions, learner.network.ids, rate=0.9, copies=3)
     assert copies.is_chosen.nonzero()[:, 1].unique().tolist() == [2]
     assert learner.step(batch).loss.isfinite()
     batches.close()

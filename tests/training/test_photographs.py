@@ -99,7 +99,7 @@ def test_photographs_reach_the_network_in_training_and_evaluation(make: Any) -> 
     batches = TrainingBatches(trial, dataset, CPU)
     batch = batches.take(0)
     batches.close()
-    assert batch.pixels.shape == (8, 1, 3, SIZE, SIZE)
+    assert batch.images.pixels.shape == (8, 1, 3, SIZE, SIZE)
     learner.step(batch)
     assert learner.network.crops_seen == {1}
     encoded = encode_split(learner.network, dataset, "validation", trial=trial, device=CPU)

@@ -8,13 +8,14 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.batch import Batch
 from vsetune.errors import NumericError
 from vsetune.losses.loss_base import LossOutput, Selection
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.training.loop import StepWindow
 from vsetune.training.step import StepResult
 
 
 def batch(images: int) -> Batch:
     ids = torch.arange(images)
-    return Batch(torch.zeros(images, 1, 1), ids, ids, ids[:, None], ids, ids, ids, None)
+    return Batch(ImageInputs(torch.zeros(images, 1, 1), ids), CaptionInputs(ids[:, None], ids), ids, ids, ids)
 
 
 def result(loss: float, norm: float = 1.0, selection: Selection | None = None, **parts: float) -> StepResult:

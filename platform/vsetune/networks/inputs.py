@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from vsetune.errors import DataError
-from vsetune.networks.parts.network_devices import is_on_cpu, on_host
+from vsetune.networks.parts.network_devices import is_on_cpu, on_host, sent
 
 
 @dataclass(frozen=True)
-class ImageInputs:
+class _Inputs:
+    """Tensors with a row for each item. `host_x` is a CPU copy of `x` where that is on a GPU."""
+
+    def __getitem__(self, rows: slice | Tensor) -> Self:
+        """Some of the items, in the order given, padded as they are. CPU copies are dropped where only a GPU has the
+        chosen rows."""
+        is_known, chosen = isinstance(rows, slice) or is_on_cpu(rows), dict[str, Any]()
+        for name, value in vars(self).items():
+            is_kept = value is not None and (is_known or not name.startswith("host_"))
+            chosen[name] = value[rows] if is_kept else None
+        return replace(self, **chosen)
+
+    def to(self, device: str | torch.device) -> Self:
+        """The same items on a device."""
+        target, moved = torch.device(device), dict[str, Any]()
+        for name, value in vars(self).items():
+            if name.startswith("host_"):
+                own = getattr(self, name.removeprefix("host_"))
+                moved[name] = None if target.type == "cpu" else own if is_on_cpu(own) else value
+            elif value is not None:
+                moved[name] = sent(value, target)
+        return replace(self, **moved)
+
+
+@dataclass(frozen=True)
+class ImageInputs(_Inputs):
     """features: (n, R, width) float, zero rows where an image has fewer regions. counts: (n,) int64, real regions, from
     1.
 
@@ -30,10 +55,6 @@ class ImageInputs:
     pixels: Tensor | None = None
     host_counts: Tensor | None = None
 
-    def __getitem__(self, rows: slice | Tensor) -> ImageInputs:
-        """Some of the images, in the order given."""
-        return replace(self, **_chosen(self, rows))
-
     @property
     def counts_on_host(self) -> Tensor:
         """counts on the CPU. If they are on a GPU without a CPU copy, this waits for the GPU."""
@@ -41,7 +62,7 @@ class ImageInputs:
 
 
 @dataclass(frozen=True)
-class CaptionInputs:
+class CaptionInputs(_Inputs):
     """tokens: (m, L) int64 ids of words or word pieces, start and end included, 0 where padded. lengths: (m,) int64,
     number of real ids, from 1.
 
@@ -64,18 +85,6 @@ class CaptionInputs:
     siblings: Tensor | None = None
     host_lengths: Tensor | None = None
 
-    def __getitem__(self, rows: slice | Tensor) -> CaptionInputs:
-        """Some of the captions, in the order given, padded as they are."""
-        return replace(self, **_chosen(self, rows))
-
-    def to(self, device: str | torch.device) -> CaptionInputs:
-        """The same captions on a device."""
-        tensors = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "host_lengths"}
-        moved: dict[str, Any] = {
-            name: None if value is None else value.to(device) for name, value in tensors.items()
-        }
-        return CaptionInputs(**moved)
-
     @property
     def lengths_on_host(self) -> Tensor:
         """lengths on the CPU. If they are on a GPU without a CPU copy, this waits for the GPU."""
@@ -94,14 +103,3 @@ def square_side(regions: int, *, where: str, instead: str = "") -> int:
             "x 6; ingest features with one of them{instead}.", where=where, regions=regions, instead=instead,
         )
     return side
-
-
-def _chosen(inputs: ImageInputs | CaptionInputs, rows: slice | Tensor) -> dict[str, Any]:
-    """The chosen rows of each tensor; CPU copies are dropped where only a GPU has the chosen rows."""
-    is_known = isinstance(rows, slice) or is_on_cpu(rows)
-    found: dict[str, Any] = {}
-    for field in fields(inputs):
-        value = getattr(inputs, field.name)
-        is_kept = value is not None and (is_known or not field.name.startswith("host_"))
-        found[field.name] = value[rows] if is_kept else None
-    return found

@@ -21,12 +21,10 @@ from vsetune.data.captions.semantic_sources import CosineSpread, cosine_spread, 
 from vsetune.data.captions.word_pieces import word_pieces_name
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError
-from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.network_base import Network
 from vsetune.training.frozen_vectors import frozen_vectors, trained_reads, with_vectors
 from vsetune.training.random_state import undisturbed
 from vsetune.training.schedule import training_steps_per_epoch
-from vsetune.training.validation import caption_inputs
 
 _SAMPLED_PAIRS = 20_000
 _MOST_SPREADS = 16
@@ -197,13 +195,15 @@ def with_one_caption_each(batch: Batch) -> Batch:
     counts = batch.caption_rows.bincount(minlength=len(batch.image_ids))
     first = counts.cumsum(0) - counts
     chosen = first + (torch.rand(len(counts), dtype=torch.float64) * counts).long()
-    captions: CaptionInputs = caption_inputs(batch)[chosen]
+    captions = batch.captions[chosen]
     longest = int(captions.lengths.max())
     dependencies = captions.dependencies
-    return replace(
-        batch, captions=captions.tokens[:, :longest], caption_lengths=captions.lengths,
-        caption_rows=torch.arange(len(counts)), caption_ids=batch.caption_ids[chosen],
+    captions = replace(
+        captions, tokens=captions.tokens[:, :longest],
         dependencies=None if dependencies is None else dependencies[:, :longest, :longest],
+    )
+    return replace(
+        batch, captions=captions, caption_rows=torch.arange(len(counts)), caption_ids=batch.caption_ids[chosen]
     )
 
 

@@ -14,7 +14,6 @@ from vsetune.losses.loss_base import Memory
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.network_base import Network, evaluating
 from vsetune.training.device import tower_precision
-from vsetune.training.validation import caption_inputs, image_inputs
 
 _NEVER = float("-inf")
 
@@ -52,13 +51,13 @@ class Miner:
         """(N, P) scores of the images with the sampled captions, (P, M) of the sampled images with the captions."""
         with evaluating(self.network):
             with self._precision(batch):
-                images = self.network.encode_images(image_inputs(batch))
-                captions = self.network.encode_captions(caption_inputs(batch))
+                images = self.network.encode_images(batch.images)
+                captions = self.network.encode_captions(batch.captions)
             with_captions, with_images = [], []
             for some in torch.split(torch.arange(len(drawn.image_ids), device=images.device), self.training.batch_size):
                 with self._precision(batch):
-                    drawn_captions = self.network.encode_captions(caption_inputs(drawn)[some])
-                    drawn_images = self.network.encode_images(image_inputs(drawn)[some])
+                    drawn_captions = self.network.encode_captions(drawn.captions[some])
+                    drawn_images = self.network.encode_images(drawn.images[some])
                 with_captions.append(self.network.similarity(images, drawn_captions))
                 with_images.append(self.network.similarity(drawn_images, captions))
         return torch.cat(with_captions, dim=1), torch.cat(with_images, dim=0)
@@ -76,7 +75,7 @@ class Miner:
             return images.vectors.new_zeros(0)
         kept, place = torch.unique(columns, return_inverse=True)
         with self._precision(drawn):
-            captions = self.network.encode_captions(caption_inputs(drawn)[kept])
+            captions = self.network.encode_captions(drawn.captions[kept])
         return self.network.scores_of_pairs(images, captions, rows, place)
 
     def _with_images(self, captions: Encoded, drawn: Batch, rows: Tensor, columns: Tensor) -> Tensor:
@@ -85,7 +84,7 @@ class Miner:
             return captions.vectors.new_zeros(0)
         kept, place = torch.unique(rows, return_inverse=True)
         with self._precision(drawn):
-            images = self.network.encode_images(image_inputs(drawn)[kept])
+            images = self.network.encode_images(drawn.images[kept])
         return self.network.scores_of_pairs(images, captions, place, columns)
 
     def _precision(self, batch: Batch) -> AbstractContextManager[object]:

@@ -28,7 +28,6 @@ from vsetune.networks.parts.batch_normalization import SharedBatchNorm, statisti
 from vsetune.training.device import tower_precision
 from vsetune.training.processes import ALONE, Processes, Share
 from vsetune.training.random_state import RandomState
-from vsetune.training.validation import caption_inputs, image_inputs
 
 _KEY, _PROCESSES_KEY = "training.chunk_size", "resources.workers"
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
@@ -51,7 +50,7 @@ class BatchEncoder:
 
     def items(self, batch: Batch) -> tuple[Encoded, Encoded]:
         """The images and the captions of the batch."""
-        images, captions = image_inputs(batch), caption_inputs(batch)
+        images, captions = batch.images, batch.captions
         if self.trial.training.chunk_size is None and self.processes.count == 1:
             with tower_precision(self.trial.training, self.device):
                 return self.network.encode_images(images), self.network.encode_captions(captions)

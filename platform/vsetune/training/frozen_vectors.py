@@ -6,6 +6,7 @@ hash of the tower's weights, so that a tower with other weights has another arra
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
+from vsetune.networks.inputs import ImageInputs
 from vsetune.networks.network_base import FrozenTower, Network, evaluating
 from vsetune.storage.hashes import fingerprint_of, sha256_hex
 from vsetune.training.random_state import undisturbed
@@ -63,19 +65,18 @@ def with_vectors(batch: Batch, vectors: np.ndarray) -> Batch:
     rows = torch.from_numpy(vectors[batch.image_ids.cpu().numpy()])[:, None]
     one = torch.ones(len(batch.image_ids), dtype=torch.int64)
     device = batch.image_ids.device
-    return replace(
-        batch, image_features=rows.to(device), region_counts=one.to(device), boxes=None,
-        host_region_counts=None if device.type == "cpu" else one,
-    )
+    return replace(batch, images=ImageInputs(
+        rows.to(device), one.to(device), host_counts=None if device.type == "cpu" else one
+    ))
 
 
 def _made(tower: FrozenTower, dataset: Dataset, split: str, trial: TrialSpec, device: torch.device) -> np.ndarray:
     parts = []
     reads = NetworkReads(pixels=trial.network.reads.pixels)
-    with evaluation_batches(
+    with closing(evaluation_batches(
         dataset, split, batch_size=_IMAGES_AT_ONCE, reads=reads, threads=trial.training.loader_workers
-    ) as batches:
+    )) as batches:
         for batch in batches:
-            assert batch.pixels is not None
-            parts.append(tower.vectors(batch.pixels.to(device)).float().cpu().numpy())
+            assert batch.images.pixels is not None
+            parts.append(tower.vectors(batch.images.pixels.to(device)).float().cpu().numpy())
     return np.concatenate(parts)

@@ -93,8 +93,13 @@ class TrainingLoop:
         batch = self.batches.take(self.progress.step)
         drawn = self.batches.drawn(self.progress.step, phase=self.learner.phase)
         loaded, working = wall_clock(), self._clock()
-        loss = self._learn(batch, drawn)
-        del batch, drawn  # on the clock, as the rest of what the step made
+        rate = self.learner.set_epoch(self.epoch)
+        result = self.learner.step(batch, drawn)
+        self.progress.step += 1
+        self.progress.pairs_seen += batch.pairs
+        self.window.add(batch, result, step=self.progress.step, learning_rate=rate)
+        loss = result.loss
+        del batch, drawn, result  # on the clock
         taken = TakenStep(loss, loaded - begin, wall_clock() - loaded, self._clock() - working)
         self.progress.load_seconds += taken.load
         self.progress.train_seconds += taken.train
@@ -110,15 +115,6 @@ class TrainingLoop:
         self.progress.train_seconds += waited
         self.worked_seconds += self._clock() - working
         return waited
-
-    def _learn(self, batch: Batch, drawn: Batch | None) -> Tensor:
-        """One step; its temporary tensors are freed on return."""
-        rate = self.learner.set_epoch(self.epoch)
-        result = self.learner.step(batch, drawn)
-        self.progress.step += 1
-        self.progress.pairs_seen += batch.pairs
-        self.window.add(batch, result, step=self.progress.step, learning_rate=rate)
-        return result.loss
 
 
 class StepWindow:

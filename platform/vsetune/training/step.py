@@ -40,7 +40,6 @@ from vsetune.training.schedule import (
 )
 from vsetune.training.start import known_architecture, start
 from vsetune.training.trained import described
-from vsetune.training.validation import caption_inputs
 
 _OPTIMIZERS: dict[str, type[Adam] | type[AdamW]] = {"adam": Adam, "adamw": AdamW}
 _FUSED_ON = {"cpu", "cuda"}
@@ -292,7 +291,7 @@ class Learner:
         if not self.network.training:
             return output
         negatives = inputs.image_ids[:, None] != inputs.caption_image_ids
-        items = TrainingItems(images, captions, caption_inputs(batch), batch.caption_rows, negatives)
+        items = TrainingItems(images, captions, batch.captions, batch.caption_rows, negatives)
         return _with_auxiliary(output, self.network.auxiliary_losses(items))
 
     def _hardest_drawn(

@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,16 +15,15 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from vsetune.config.component_specs import PairCost
-from vsetune.config.sources.trial_inputs import NetworkReads, PixelInput
+from vsetune.config.sources.trial_inputs import PixelInput
 from vsetune.config.study.training import TrialSpec
-from vsetune.data.batches.bank_batches import BankRows, bank_rows
-from vsetune.data.batches.batch import Batch
-from vsetune.data.batches.reader import Batches, evaluation_batches
+from vsetune.data.batches.bank_batches import bank_rows
+from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError, UsageError
 from vsetune.metrics.score_blocks import EmbeddingScores, MatrixScores, Scores
 from vsetune.networks.encoded import Encoded, joined
-from vsetune.networks.inputs import CaptionInputs, ImageInputs
+from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.network_base import Network, evaluating
 from vsetune.training.device import tower_precision
 from vsetune.training.frozen_vectors import frozen_vectors, trained_reads, with_vectors
@@ -109,18 +109,17 @@ def encode_split(
 
     def read() -> _Read:
         words, owners = [], []
-        all_batches = split_batches(
-            dataset, split, reads=reads, threads=trial.training.loader_workers, images=mine,
-            rows=bank_rows(dataset, split, reads, device=device),
-        )
-        with all_batches as batches:
+        with closing(evaluation_batches(
+            dataset, split, batch_size=images_per_batch(reads.pixels), reads=reads,
+            threads=trial.training.loader_workers, images=mine, rows=bank_rows(dataset, split, reads, device=device),
+        )) as batches:
             for batch in batches:
                 moved = (batch if vectors is None else with_vectors(batch, vectors)).to(device)
-                encoded.append(network.encode_images(image_inputs(moved)))
+                encoded.append(network.encode_images(moved.images))
                 if network.kind == "score":
-                    words.append(caption_inputs(moved))
+                    words.append(moved.captions)
                 else:
-                    captions.append(network.encode_captions(caption_inputs(moved)))
+                    captions.append(network.encode_captions(moved.captions))
                 owners.append(moved.image_ids[moved.caption_rows])
                 if on_batch is not None:
                     on_batch()
@@ -175,20 +174,6 @@ def _of_all(
             raise each
         found.append(each.to(device))
     return found
-
-
-def split_batches(
-    dataset: Dataset, split: str, *, reads: NetworkReads, threads: int, images: Sequence[int] | None = None,
-    for_masking: bool = False, rows: BankRows | None = None,
-) -> Batches:
-    """A split in order, or these images of it, with all inputs of a network. threads: that decode photographs.
-
-    for_masking: also the phrases and siblings, which it reads only in training. rows: the source of its feature rows.
-    """
-    return evaluation_batches(
-        dataset, split, batch_size=images_per_batch(reads.pixels), reads=reads, threads=threads, images=images,
-        for_masking=for_masking, rows=rows,
-    )
 
 
 def images_per_batch(pixels: PixelInput | None) -> int:
@@ -323,18 +308,3 @@ class LoggedProgress:
         if now - self._last >= _LOG_EVERY_S:
             self._last = now
             _log.info("%s: scored %.0f %% of %d pairs", self._where, 100 * done / total, total)
-
-
-def image_inputs(batch: Batch) -> ImageInputs:
-    """The images of a batch, with boxes where it has them."""
-    return ImageInputs(
-        batch.image_features, batch.region_counts, batch.boxes, batch.pixels, host_counts=batch.host_region_counts
-    )
-
-
-def caption_inputs(batch: Batch) -> CaptionInputs:
-    """The captions of a batch; with parses, phrases and the other captions of their images where it has them."""
-    return CaptionInputs(
-        batch.captions, batch.caption_lengths, batch.dependencies, phrases=batch.phrases, siblings=batch.siblings,
-        host_lengths=batch.host_caption_lengths,
-    )

@@ -37,26 +37,26 @@ def boxed(tiny, npy):
 def test_boxes_come_with_their_images_where_they_are_asked_for(boxed, workers):
     dataset = boxed.write()
     for batch in training_batches(dataset, "train", **OPTIONS, workers=workers, reads=BOXES):
-        assert batch.boxes.dtype == torch.float32
+        assert batch.images.boxes.dtype == torch.float32
         for row, image in enumerate(batch.image_ids.tolist()):
             count = (3, 1)[image % 2]
-            assert np.array_equal(batch.boxes[row, :count], boxes_of(image, count))
-            assert not batch.boxes[row, count:].any()
+            assert np.array_equal(batch.images.boxes[row, :count], boxes_of(image, count))
+            assert not batch.images.boxes[row, count:].any()
     (batch,) = evaluation_batches(dataset, "train", batch_size=100, reads=BOXES)
-    assert batch.boxes.shape == (8, 3, 4)
-    assert torch.equal(batch.to("cpu").boxes, batch.boxes)
+    assert batch.images.boxes.shape == (8, 3, 4)
+    assert torch.equal(batch.to("cpu").images.boxes, batch.images.boxes)
 
 
 def test_boxes_that_nobody_asked_for_are_not_read(boxed):
     boxed.edit = lambda index, members: members.update({"boxes.npy": b"damaged"})
     dataset = boxed.write()
-    assert all(batch.boxes is None for batch in training_batches(dataset, "train", **OPTIONS))
+    assert all(batch.images.boxes is None for batch in training_batches(dataset, "train", **OPTIONS))
     with refused("VSE-D011"):
         list(evaluation_batches(dataset, "train", batch_size=4, reads=BOXES))
 
 
 def test_a_data_set_without_boxes_gives_none(tiny):
-    assert all(b.boxes is None for b in training_batches(tiny(4).write(), "train", **OPTIONS, reads=BOXES))
+    assert all(b.images.boxes is None for b in training_batches(tiny(4).write(), "train", **OPTIONS, reads=BOXES))
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,12 @@ def test_boxes_that_are_pixels_or_do_not_fit_the_regions_are_refused(tiny, npy, 
 def test_captions_come_with_the_others_of_their_image_where_they_are_asked_for(tiny, unit):
     dataset, reads = tiny(8).write(), NetworkReads(siblings=True)
     (whole,) = evaluation_batches(dataset, "train", batch_size=100, reads=reads)
-    assert whole.siblings is None
-    own = [ids[:length].tolist() for ids, length in zip(whole.captions, whole.caption_lengths.tolist(), strict=True)]
+    assert whole.captions.siblings is None
+    words = zip(whole.captions.tokens, whole.captions.lengths.tolist(), strict=True)
+    own = [ids[:length].tolist() for ids, length in words]
     image = whole.image_ids[whole.caption_rows].tolist()
     for batch in training_batches(dataset, "train", **OPTIONS | {"batch_unit": unit}, reads=reads):
-        for number, others in zip(batch.caption_ids.tolist(), batch.siblings, strict=True):
+        for number, others in zip(batch.caption_ids.tolist(), batch.captions.siblings, strict=True):
             found = [ids[ids != 0].tolist() for ids in others if ids.any()]
             assert found == [own[i] for i in range(len(own)) if image[i] == image[number] and i != number]
 
@@ -123,11 +124,12 @@ def test_each_caption_brings_its_own_parse(tiny, chain, workers):
         *evaluation_batches(dataset, "train", batch_size=7, reads=PARSES),
     ]
     for batch in batches:
-        assert batch.dependencies.shape == (batch.pairs, batch.captions.shape[1], batch.captions.shape[1])
-        for joined, length in zip(batch.dependencies, batch.caption_lengths.tolist(), strict=True):
+        longest = batch.captions.tokens.shape[1]
+        assert batch.captions.dependencies.shape == (batch.pairs, longest, longest)
+        for joined, length in zip(batch.captions.dependencies, batch.captions.lengths.tolist(), strict=True):
             along = {(word, word + 1) for word in range(1, length - 2)}
             assert set(map(tuple, joined.nonzero().tolist())) == along | {(b, a) for a, b in along}
-    assert all(batch.dependencies is None for batch in training_batches(dataset, "train", **OPTIONS))
+    assert all(batch.captions.dependencies is None for batch in training_batches(dataset, "train", **OPTIONS))
 
 
 def test_a_caption_without_parse_has_no_pairs_and_is_counted(tiny, chain, monkeypatch):
@@ -140,7 +142,7 @@ def test_a_caption_without_parse_has_no_pairs_and_is_counted(tiny, chain, monkey
     assert (info.captions, info.pairs, info.not_parsed) == (3, 2, 1)
     assert (word_heads(dataset, "train")[1] == NOT_PARSED).all()
     (batch,) = evaluation_batches(dataset, "train", batch_size=2, reads=PARSES)
-    assert batch.dependencies.sum(dim=(1, 2)).tolist() == [2, 0, 2]
+    assert batch.captions.dependencies.sum(dim=(1, 2)).tolist() == [2, 0, 2]
 
 
 def test_parses_are_made_once_and_leave_shards_and_fingerprint_as_they_were(tiny, chain):

@@ -322,4 +322,4 @@ def test_a_part_of_the_images_is_another_one_in_every_epoch(tmp_path):
 
 def test_boxes_are_not_looked_for(sound):
     batches = list(training_batches(sound, "train", **OPTIONS, reads=replace(PIXELS, boxes=True)))
-    assert all(batch.boxes is None for batch in batches)
+    assert all(batch.images.boxes is None for batch in batches)

@@ -62,7 +62,7 @@ def test_threads_change_no_pixel_of_evaluation(pictured):
 def pixels_of_captions(dataset, **changes) -> dict[int, bytes]:
     options = OPTIONS | {"reads": CROPPED} | changes
     return {
-        caption: batch.pixels[row].numpy().tobytes()
+        caption: batch.images.pixels[row].numpy().tobytes()
         for batch in training_batches(dataset, "train", **options)
         for caption, row in zip(batch.caption_ids.tolist(), batch.caption_rows.tolist(), strict=True)
     }
@@ -83,27 +83,27 @@ def test_each_pair_of_an_image_has_a_crop_of_its_own_and_an_image_with_all_its_c
     pairs = pixels_of_captions(dataset)
     assert any(pairs[0] != pairs[caption] for caption in range(1, 5))
     batches = list(training_batches(dataset, "train", **OPTIONS | {"batch_unit": "images"}, reads=CROPPED))
-    assert all(len(batch.pixels) == len(batch.image_ids) == batch.pairs // 5 for batch in batches)
+    assert all(len(batch.images.pixels) == len(batch.image_ids) == batch.pairs // 5 for batch in batches)
 
 
 def test_a_batch_with_pixels_has_no_features_and_stays_uint8(pictured):
     damaged = pictured(edit=lambda index, members: members.update({"features.npy": b"damaged"}))
     for batch in training_batches(damaged.write(), "train", **OPTIONS, reads=replace(CROPPED, boxes=True)):
-        assert batch.pixels.shape == (batch.pairs, 1, 3, 6, 6)
-        assert batch.image_features.shape == (batch.pairs, 1, 0)
-        assert batch.region_counts.tolist() == [1] * batch.pairs
-        assert batch.boxes is None
+        assert batch.images.pixels.shape == (batch.pairs, 1, 3, 6, 6)
+        assert batch.images.features.shape == (batch.pairs, 1, 0)
+        assert batch.images.counts.tolist() == [1] * batch.pairs
+        assert batch.images.boxes is None
         moved = batch.to("cpu")
-        assert moved.pixels.dtype == torch.uint8
-        assert torch.equal(moved.pixels, batch.pixels)
-        green = batch.pixels[:, 0, 1].flatten(1)
+        assert moved.images.pixels.dtype == torch.uint8
+        assert torch.equal(moved.images.pixels, batch.images.pixels)
+        green = batch.images.pixels[:, 0, 1].flatten(1)
         assert torch.equal(green[:, 0].long(), batch.image_ids)
         assert (green == green[:, :1]).all()
 
 
 def test_photographs_that_nobody_asked_for_are_not_read(pictured):
     dataset = pictured(edit=lambda index, members: members.update({"png": b"no photograph"})).write()
-    assert all(batch.pixels is None for batch in training_batches(dataset, "train", **OPTIONS))
+    assert all(batch.images.pixels is None for batch in training_batches(dataset, "train", **OPTIONS))
 
 
 def test_jpeg_photographs_are_read_as_well(pictured):
@@ -121,12 +121,13 @@ def test_jpeg_photographs_are_read_as_well(pictured):
 def test_evaluation_crops_are_the_same_every_time_and_of_each_image_its_own(pictured):
     dataset, wanted = pictured().write(), NetworkReads(pixels=PixelInput(size=6, crop_low=0.3, evaluation_crops=3))
     (once,) = evaluation_batches(dataset, "train", batch_size=100, reads=wanted)
-    again = torch.cat([batch.pixels for batch in evaluation_batches(dataset, "train", batch_size=4, reads=wanted)])
-    assert once.pixels.shape == (23, 3, 3, 6, 6)
-    assert torch.equal(once.pixels, again)
-    red = [image.numpy().tobytes() for image in once.pixels[:, :, 0]]
+    fours = evaluation_batches(dataset, "train", batch_size=4, reads=wanted)
+    again = torch.cat([batch.images.pixels for batch in fours])
+    assert once.images.pixels.shape == (23, 3, 3, 6, 6)
+    assert torch.equal(once.images.pixels, again)
+    red = [image.numpy().tobytes() for image in once.images.pixels[:, :, 0]]
     assert len(set(red)) > 20
-    assert not any(is_mirrored(image) for image in once.pixels)
+    assert not any(is_mirrored(image) for image in once.images.pixels)
 
 
 def test_the_global_random_numbers_are_left_alone(pictured):
@@ -149,7 +150,7 @@ def sentences(dataset, batch) -> list[str]:
     words = dataset.vocabulary.words
     return [
         " ".join(words[number] for number in row[1 : length - 1])
-        for row, length in zip(batch.captions.tolist(), batch.caption_lengths.tolist(), strict=True)
+        for row, length in zip(batch.captions.tokens.tolist(), batch.captions.lengths.tolist(), strict=True)
     ]
 
 
@@ -163,10 +164,10 @@ def test_captions_of_a_mirrored_image_have_left_and_right_exchanged(pictured, un
     options = OPTIONS | {"batch_unit": unit, "semantics": vectors, "workers": workers}
     for batch in training_batches(dataset, "train", **options, reads=FLIPPED):
         assert batch.semantic_vectors[:, 0].tolist() == batch.caption_ids.tolist()
-        for row, length in zip(batch.captions, batch.caption_lengths.tolist(), strict=True):
+        for row, length in zip(batch.captions.tokens, batch.captions.lengths.tolist(), strict=True):
             assert (row[:length] != PAD).all()
             assert (row[length:] == PAD).all()
-        rows = [is_mirrored(image) for image in batch.pixels]
+        rows = [is_mirrored(image) for image in batch.images.pixels]
         found = sentences(dataset, batch)
         for text, row, caption in zip(found, batch.caption_rows.tolist(), batch.caption_ids.tolist(), strict=True):
             assert text == (turned if rows[row] else plain)[caption]
@@ -179,7 +180,7 @@ def test_without_the_swap_a_mirrored_image_keeps_its_captions(pictured):
     plain = NetworkReads(pixels=PixelInput(size=4, crop="none", flip=1.0))
     texts = [text for texts in SIDES * 10 for text in texts]
     for batch in training_batches(dataset, "train", **OPTIONS, reads=plain):
-        assert all(is_mirrored(image) for image in batch.pixels)
+        assert all(is_mirrored(image) for image in batch.images.pixels)
         assert sentences(dataset, batch) == [texts[caption] for caption in batch.caption_ids]
 
 

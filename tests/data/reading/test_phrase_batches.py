@@ -46,9 +46,9 @@ def found(dataset, reads: NetworkReads, **options) -> dict[int, list[list[int]]]
     """Caption id -> positions of each phrase, over all batches of an epoch."""
     rows = {}
     for batch in training_batches(dataset, "train", **OPTIONS | options, reads=reads):
-        assert batch.phrases.dtype == torch.bool
-        assert (batch.phrases.shape[0], batch.phrases.shape[2]) == batch.captions.shape
-        for caption, phrases in zip(batch.caption_ids.tolist(), batch.to("cpu").phrases, strict=True):
+        assert batch.captions.phrases.dtype == torch.bool
+        assert (batch.captions.phrases.shape[0], batch.captions.phrases.shape[2]) == batch.captions.tokens.shape
+        for caption, phrases in zip(batch.caption_ids.tolist(), batch.to("cpu").captions.phrases, strict=True):
             rows[caption] = [phrase.nonzero().flatten().tolist() for phrase in phrases if phrase.any()]
     return rows
 
@@ -69,23 +69,25 @@ def test_a_phrase_of_word_pieces_has_all_pieces_of_its_words_also_of_mirrored_im
 def test_phrases_and_siblings_come_in_order_too_where_something_is_masked_to_look_at(phrased):
     reads = NetworkReads(phrases=True, siblings=True)
     (batch,) = evaluation_batches(phrased, "train", batch_size=3, reads=reads, for_masking=True)
+    captions = batch.captions
     assert [
-        [phrase.nonzero().flatten().tolist() for phrase in phrases if phrase.any()] for phrases in batch.phrases
+        [phrase.nonzero().flatten().tolist() for phrase in phrases if phrase.any()] for phrases in captions.phrases
     ] == AS_WORDS
-    assert torch.equal(batch.siblings[0, 0, : batch.caption_lengths[1]], batch.captions[1, : batch.caption_lengths[1]])
+    assert torch.equal(captions.siblings[0, 0, : captions.lengths[1]], captions.tokens[1, : captions.lengths[1]])
     (plain,) = evaluation_batches(phrased, "train", batch_size=3, reads=reads)
-    assert (plain.phrases, plain.siblings) == (None, None)
+    assert (plain.captions.phrases, plain.captions.siblings) == (None, None)
 
 
 def test_nobody_else_gets_phrases_and_validation_needs_none(phrased, tiny, caplog):
-    assert all(batch.phrases is None for batch in training_batches(phrased, "train", **OPTIONS))
+    assert all(batch.captions.phrases is None for batch in training_batches(phrased, "train", **OPTIONS))
     bare = tiny(CAPTIONS).write()
     (tiny().folder / "parses.json").unlink()
     wanted = NetworkReads(phrases=True)
     with caplog.at_level(logging.WARNING):
-        assert all(batch.phrases is None for batch in evaluation_batches(bare, "train", batch_size=2, reads=wanted))
+        in_order = evaluation_batches(bare, "train", batch_size=2, reads=wanted)
+        assert all(batch.captions.phrases is None for batch in in_order)
         assert caplog.messages == []
-        assert all(batch.phrases is None for batch in training_batches(bare, "train", **OPTIONS, reads=wanted))
+        assert all(batch.captions.phrases is None for batch in training_batches(bare, "train", **OPTIONS, reads=wanted))
     assert caplog.messages == [
         f"{bare.path}: has no phrases of its captions, single words are masked instead; add them: vsetune data parse "
         f"{bare.path} --phrases"

@@ -84,21 +84,21 @@ def test_a_batch_of_pairs_joins_each_caption_with_its_own_image(tiny):
     texts = [(image, text) for image, captions in enumerate(data.captions) for text in captions]
     for batch in training_batches(dataset, "train", **OPTIONS):
         assert batch.caption_rows.tolist() == list(range(batch.pairs))
-        assert batch.image_features.shape == (batch.pairs, 3, 3)
-        assert batch.image_features.dtype == torch.float16
-        assert batch.to("cpu").image_features.dtype == torch.float32
+        assert batch.images.features.shape == (batch.pairs, 3, 3)
+        assert batch.images.features.dtype == torch.float16
+        assert batch.to("cpu").images.features.dtype == torch.float32
         for row, caption in enumerate(batch.caption_ids.tolist()):
             image, text = texts[caption]
             words = text.split()
-            length = int(batch.caption_lengths[row])
+            length = int(batch.captions.lengths[row])
             assert batch.image_ids[row] == image
-            ids = batch.captions[row].tolist()
+            ids = batch.captions.tokens[row].tolist()
             assert [dataset.vocabulary.words[number] for number in ids[1 : length - 1]] == words
             assert (ids[0], ids[length - 1], set(ids[length:]) - {PAD}) == (START, END, set())
-            count = int(batch.region_counts[row])
+            count = int(batch.images.counts[row])
             assert count == 1 + image % 3
-            assert (batch.image_features[row, :count] == image).all()
-            assert (batch.image_features[row, count:] == 0).all()
+            assert (batch.images.features[row, :count] == image).all()
+            assert (batch.images.features[row, count:] == 0).all()
 
 
 def test_a_batch_of_images_brings_all_their_captions(tiny):
@@ -157,7 +157,8 @@ def test_dropping_the_iterator_leaves_no_thread(tiny):
 def test_a_batch_moves_to_a_device_with_all_its_parts(tiny):
     dataset = tiny().write()
     batch = next(iter(evaluation_batches(dataset, "train", batch_size=4))).to("meta")
-    places = {name: value.device.type for name, value in vars(batch).items() if value is not None}
-    host = {"host_region_counts", "host_caption_lengths"}  # shapes follow from them
+    tensors = {**vars(batch.images), **vars(batch.captions), **vars(batch)}
+    places = {name: value.device.type for name, value in tensors.items() if isinstance(value, torch.Tensor)}
+    host = {"host_counts", "host_lengths"}  # shapes follow from them
     assert {places.pop(name) for name in host} == {"cpu"}
     assert set(places.values()) == {"meta"}

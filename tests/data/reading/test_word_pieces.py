@@ -100,16 +100,17 @@ def test_batches_bring_pieces_instead_of_words(tiny, model, workers):
     dataset = tiny(CAPTIONS * 4).write()
     seen = []
     for batch in training_batches(dataset, "train", **OPTIONS, reads=NetworkReads(word_pieces=model), workers=workers):
-        assert batch.captions.dtype == batch.caption_lengths.dtype == torch.int64
-        assert batch.captions.shape[1] == batch.caption_lengths.max()
-        rows = zip(batch.captions.tolist(), batch.caption_lengths.tolist(), batch.caption_ids.tolist(), strict=True)
+        tokens, lengths = batch.captions.tokens, batch.captions.lengths
+        assert tokens.dtype == lengths.dtype == torch.int64
+        assert tokens.shape[1] == lengths.max()
+        rows = zip(tokens.tolist(), lengths.tolist(), batch.caption_ids.tolist(), strict=True)
         for row, length, caption in rows:
             assert row == FOUND[caption % 5] + [PAD] * (len(row) - length)
             assert length == len(FOUND[caption % 5])
             seen.append(caption)
     assert sorted(seen) == list(range(20))
     (batch,) = evaluation_batches(dataset, "train", batch_size=100, reads=NetworkReads(word_pieces=model))
-    assert [row[row > 0].tolist() for row in batch.captions] == FOUND * 4
+    assert [row[row > 0].tolist() for row in batch.captions.tokens] == FOUND * 4
 
 
 def test_captions_of_a_mirrored_image_have_left_and_right_exchanged(tiny, model, npy):
@@ -123,7 +124,7 @@ def test_captions_of_a_mirrored_image_have_left_and_right_exchanged(tiny, model,
     for flip, expected in ((1.0, TURNED), (0.0, FOUND)):
         reads = NetworkReads(word_pieces=model, pixels=PixelInput(size=4, flip=flip, swaps_sides=True))
         for batch in training_batches(dataset, "train", **OPTIONS, reads=reads):
-            found = [row[row > 0].tolist() for row in batch.captions]
+            found = [row[row > 0].tolist() for row in batch.captions.tokens]
             assert found == [expected[caption % 5] for caption in batch.caption_ids.tolist()]
 
 

@@ -43,8 +43,8 @@ def test_a_recipe_that_asks_for_parses_gets_them_for_every_split(scenes_recipe: 
     assert verify(recipe.output) == []
     reads = NetworkReads(dependencies=True)
     (batch,) = evaluation_batches(Dataset.open(recipe.output), "test", batch_size=4, reads=reads)
-    assert batch.dependencies is not None
-    assert batch.dependencies.sum() == 2 * (batch.caption_lengths - 3).sum()
+    assert batch.captions.dependencies is not None
+    assert batch.captions.dependencies.sum() == 2 * (batch.captions.lengths - 3).sum()
 
 
 def test_parses_change_neither_the_recipe_nor_a_byte_of_the_data(scenes_recipe, run, chain, contents):

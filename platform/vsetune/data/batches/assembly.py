@@ -20,6 +20,7 @@ from vsetune.data.captions.word_pieces import ids_of_phrases, piece_words, word_
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import ImageSample
 from vsetune.data.stored.vocabulary import PAD
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,12 @@ def _pieces(
     return PieceTables(ids, np.asarray(piece_words(dataset, split, reads.word_pieces, mirrored=mirrored)))
 
 
-@dataclass(frozen=True)
-class Item:
-    """One row of a batch: an image and those of its captions that come with it (shared, not copied)."""
-
-    image: ImageSample
-    captions: range
+Row = tuple[ImageSample, range]
+"""One row of a batch: an image, and the numbers of those of its captions that come with it."""
 
 
 @dataclass(frozen=True)
-class _CaptionRow:
+class _Caption:
     """Caption `number` of an image. is_swapped: with left and right exchanged."""
 
     image: ImageSample
@@ -98,13 +95,13 @@ class Decoded:
     swaps_sides: bool
 
 
-Decode = Callable[[Item], Decoded]
+Decode = Callable[[Row], Decoded]
 
 
 class Map(Protocol):
-    """The built-in `map`, or the one of a pool of threads: results in the order of the items."""
+    """The built-in `map`, or the one of a pool of threads: results in the order of the rows."""
 
-    def __call__(self, function: Decode, items: Iterable[Item], /) -> Iterable[Decoded]: ...
+    def __call__(self, function: Decode, rows: Iterable[Row], /) -> Iterable[Decoded]: ...
 
 
 @contextmanager
@@ -131,86 +128,90 @@ class Assembly:
     decode: Decode | None = None
     siblings: bool = False
 
-    def batch(self, items: list[Item], mapped: Map) -> Batch:
+    def batch(self, rows: list[Row], mapped: Map) -> Batch:
         """The rows as one batch; their photographs are decoded through `mapped`."""
-        decoded = None if self.decode is None else list(mapped(self.decode, items))
-        swapped = [False] * len(items) if decoded is None else [each.swaps_sides for each in decoded]
-        rows = [
-            _CaptionRow(item.image, number, is_swapped)
-            for item, is_swapped in zip(items, swapped, strict=True) for number in item.captions
+        decoded = None if self.decode is None else list(mapped(self.decode, rows))
+        swapped = [False] * len(rows) if decoded is None else [each.swaps_sides for each in decoded]
+        images = [image for image, _ in rows]
+        captions = [
+            _Caption(image, number, is_swapped)
+            for (image, numbers), is_swapped in zip(rows, swapped, strict=True) for number in numbers
         ]
-        ids = np.array([row.caption_id for row in rows], np.int64)
-        tokens, lengths = _padded([self._caption(row) for row in rows])
+        ids = np.array([caption.caption_id for caption in captions], np.int64)
+        tokens, lengths = _padded([self._ids_of(caption) for caption in captions])
         semantics, heads = self.semantics, self.tables.heads
         return Batch(
-            image_features=torch.from_numpy(self._features(items)),
-            region_counts=torch.tensor([len(item.image.features) for item in items]),
-            image_ids=torch.tensor([item.image.index for item in items]),
-            captions=torch.from_numpy(tokens),
-            caption_lengths=torch.from_numpy(lengths),
-            caption_rows=torch.from_numpy(np.repeat(np.arange(len(items)), [len(item.captions) for item in items])),
+            images=ImageInputs(
+                features=torch.from_numpy(self._features(images)),
+                counts=torch.tensor([len(image.features) for image in images]),
+                boxes=self._boxes(images),
+                pixels=None if decoded is None else _stacked(decoded),
+            ),
+            captions=CaptionInputs(
+                tokens=torch.from_numpy(tokens),
+                lengths=torch.from_numpy(lengths),
+                dependencies=None if heads is None else torch.from_numpy(joined_words(heads[ids], lengths)),
+                phrases=self._phrases(captions, lengths),
+                siblings=torch.from_numpy(self._siblings(captions)) if self.siblings else None,
+            ),
+            image_ids=torch.tensor([image.index for image in images]),
+            caption_rows=torch.from_numpy(np.repeat(np.arange(len(rows)), [len(numbers) for _, numbers in rows])),
             caption_ids=torch.from_numpy(ids),
             semantic_vectors=None if semantics is None else torch.from_numpy(semantics[ids].astype(np.float32)),
-            boxes=self._boxes(items),
-            dependencies=None if heads is None else torch.from_numpy(joined_words(heads[ids], lengths)),
-            pixels=None if decoded is None else _stacked(decoded),
-            phrases=self._phrases(rows, lengths),
-            siblings=torch.from_numpy(self._siblings(rows)) if self.siblings else None,
         )
 
-    def _caption(self, row: _CaptionRow) -> np.ndarray:
+    def _ids_of(self, caption: _Caption) -> np.ndarray:
         """The ids of one caption."""
-        pieces = self._pieces(row)
+        pieces = self._pieces(caption)
         if pieces is not None:
-            ids: np.ndarray = pieces.ids[row.caption_id]
+            ids: np.ndarray = pieces.ids[caption.caption_id]
             return ids[: np.count_nonzero(ids)]
-        tokens = row.image.mirrored_tokens if row.is_swapped else row.image.tokens
+        tokens = caption.image.mirrored_tokens if caption.is_swapped else caption.image.tokens
         assert tokens is not None
-        return tokens[row.number]
+        return tokens[caption.number]
 
-    def _pieces(self, row: _CaptionRow) -> PieceTables | None:
-        return self.tables.mirrored_pieces if row.is_swapped else self.tables.pieces
+    def _pieces(self, caption: _Caption) -> PieceTables | None:
+        return self.tables.mirrored_pieces if caption.is_swapped else self.tables.pieces
 
-    def _phrases(self, rows: list[_CaptionRow], lengths: np.ndarray) -> torch.Tensor | None:
+    def _phrases(self, captions: list[_Caption], lengths: np.ndarray) -> torch.Tensor | None:
         """(captions, phrases, ids) bool. Words stay at their places when left and right are exchanged."""
         phrases = self.tables.phrases
         if phrases is None:
             return None
         words = words_of_ids(lengths)
-        for place, row in zip(words, rows, strict=True):
-            pieces = self._pieces(row)
+        for place, each in zip(words, captions, strict=True):
+            pieces = self._pieces(each)
             if pieces is not None and pieces.words is not None:
-                place[:] = pieces.words[row.caption_id, : len(place)]
-        word_counts = [len(row.image.tokens[row.number]) - 2 for row in rows]
-        return torch.from_numpy(phrases_of(phrases, [row.caption_id for row in rows], word_counts, words))
+                place[:] = pieces.words[each.caption_id, : len(place)]
+        word_counts = [len(each.image.tokens[each.number]) - 2 for each in captions]
+        return torch.from_numpy(phrases_of(phrases, [each.caption_id for each in captions], word_counts, words))
 
-    def _siblings(self, rows: list[_CaptionRow]) -> np.ndarray:
+    def _siblings(self, captions: list[_Caption]) -> np.ndarray:
         """(captions, others, words) int64."""
         return padded_groups([
-            [self._caption(replace(row, number=other)) for other in range(len(row.image.tokens)) if other != row.number]
-            for row in rows
+            [self._ids_of(replace(own, number=other)) for other in range(len(own.image.tokens)) if other != own.number]
+            for own in captions
         ])
 
-    def _features(self, items: list[Item]) -> np.ndarray:
-        """(images, regions, width) float16, or (images, 1, 0) for rows with photographs.
+    def _features(self, images: list[ImageSample]) -> np.ndarray:
+        """(images, regions, width) float16, or (images, 1, 0) of photographs.
 
         numpy, not torch: torch would start a second team of CPU threads here.
         """
         if self.decode is not None:
-            return np.empty((len(items), 1, 0), np.float16)
-        features = _zeros((len(items), self.dataset.regions, self.dataset.width), np.float16)
-        for row, item in enumerate(items):
-            features[row, : len(item.image.features)] = item.image.features
+            return np.empty((len(images), 1, 0), np.float16)
+        features = _zeros((len(images), self.dataset.regions, self.dataset.width), np.float16)
+        for row, image in enumerate(images):
+            features[row, : len(image.features)] = image.features
         return features
 
-    def _boxes(self, items: list[Item]) -> torch.Tensor | None:
+    def _boxes(self, images: list[ImageSample]) -> torch.Tensor | None:
         """(images, regions, 4) float32, zero rows where an image has fewer regions; None if no boxes were read."""
-        read = [item.image.boxes for item in items]
-        padded = np.zeros((len(items), self.dataset.regions, 4), np.float32)
-        for row, boxes in enumerate(read):
-            if boxes is None:
+        padded = np.zeros((len(images), self.dataset.regions, 4), np.float32)
+        for row, image in enumerate(images):
+            if image.boxes is None:
                 return None
-            padded[row, : len(boxes)] = boxes
+            padded[row, : len(image.boxes)] = image.boxes
         return torch.from_numpy(padded)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 from typing import Generic, NamedTuple, TypeVar
@@ -15,14 +14,14 @@ from vsetune.config.sources.trial_inputs import NetworkReads
 from vsetune.data.batches.assembly import CaptionTables, padded_groups, phrases_of
 from vsetune.data.batches.bank_arrays import BankArrays, bank_arrays
 from vsetune.data.batches.batch import Batch
-from vsetune.data.batches.epoch_shards import ShardPart, epoch_parts
-from vsetune.data.batches.sample_stream import BatchUnit, buffer_size, shuffled, shuffled_images
+from vsetune.data.batches.epoch_shards import ShardPart
+from vsetune.data.batches.sample_stream import BatchUnit, EpochOrder
 from vsetune.data.captions.parses import joined_words
 from vsetune.data.captions.word_pieces import words_of_ids
 from vsetune.data.stored.bank_file import SplitBank
 from vsetune.data.stored.banks import bank_of
 from vsetune.data.stored.dataset import Dataset
-from vsetune.data.stored.manifest import SplitInfo
+from vsetune.networks.inputs import CaptionInputs, ImageInputs
 
 Numbers = TypeVar("Numbers", np.ndarray, torch.Tensor)
 
@@ -70,13 +69,21 @@ class Gathering:
     tables: CaptionTables
     has_semantics: bool = False
 
-    def batches(self, chosen: Sequence[int], unit: BatchUnit, size: int) -> Iterator[Batch]:
-        """Batches of `size` rows, on the device of the arrays. chosen: captions of the split, each with its image, or
-        images with all of their captions."""
-        plans = list(self._plans(np.array(chosen, np.int64), unit, size))
-        sent = iter(self.rows.arrays.sent_together(*chain.from_iterable(plans)))
-        for plan in plans:
-            yield self._batch(plan, Plan(*islice(sent, len(plan))))
+    def batches(
+        self, rows: Iterator[int], unit: BatchUnit, size: int, *, drop_last: bool = False
+    ) -> Generator[Batch, None, None]:
+        """Batches of `size` rows, on the device of the arrays, each gathered on request, which takes less time than a
+        handover from a thread. rows: captions of the split, each with its image, or images with all of their captions.
+        drop_last: leave out a last batch that is short."""
+        while chosen := list(islice(rows, _PLANNED * size)):
+            if drop_last:
+                del chosen[len(chosen) // size * size :]
+            if not chosen:
+                return
+            plans = list(self._plans(np.array(chosen, np.int64), unit, size))
+            sent = iter(self.rows.arrays.sent_together(*chain.from_iterable(plans)))
+            for plan in plans:
+                yield self._batch(plan, Plan(*islice(sent, len(plan))))
 
     def _plans(self, chosen: np.ndarray, unit: BatchUnit, size: int) -> Iterator[Plan[np.ndarray]]:
         firsts = self.rows.bank.first_captions
@@ -101,21 +108,26 @@ class Gathering:
         bank, arrays, tables, ids = self.rows.bank, self.rows.arrays, self.tables, plan.ids
         has_boxes = self.reads.boxes and bank.boxes is not None
         is_here = sent.images.device.type == "cpu"
+        heads = tables.heads
         return Batch(
-            image_features=arrays.features(sent.images),
-            region_counts=sent.region_counts,
+            images=ImageInputs(
+                features=arrays.features(sent.images),
+                counts=sent.region_counts,
+                boxes=arrays.boxes(sent.images) if has_boxes else None,
+                host_counts=None if is_here else torch.from_numpy(plan.region_counts),
+            ),
+            captions=CaptionInputs(
+                tokens=sent.captions,
+                lengths=sent.lengths,
+                dependencies=None if heads is None else arrays.sent(joined_words(heads[ids], plan.lengths)),
+                phrases=self._phrases(ids, plan.lengths),
+                siblings=arrays.sent(self._siblings(plan)) if self.reads.siblings else None,
+                host_lengths=None if is_here else torch.from_numpy(plan.lengths),
+            ),
             image_ids=sent.images,
-            captions=sent.captions,
-            caption_lengths=sent.lengths,
             caption_rows=sent.caption_rows,
             caption_ids=sent.ids,
             semantic_vectors=arrays.vectors(sent.ids) if self.has_semantics else None,
-            boxes=arrays.boxes(sent.images) if has_boxes else None,
-            dependencies=None if tables.heads is None else arrays.sent(joined_words(tables.heads[ids], plan.lengths)),
-            phrases=self._phrases(ids, plan.lengths),
-            siblings=arrays.sent(self._siblings(plan)) if self.reads.siblings else None,
-            host_region_counts=None if is_here else torch.from_numpy(plan.region_counts),
-            host_caption_lengths=None if is_here else torch.from_numpy(plan.lengths),
         )
 
     def _words(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -158,64 +170,10 @@ class Gathering:
         return ids[: np.count_nonzero(ids)]
 
 
-@dataclass(frozen=True)
-class Rows:
+def rows_of_epoch(bank: SplitBank, order: EpochOrder) -> Iterator[int]:
     """Rows of an epoch in order: captions of the split, each with its image, or images with all their captions."""
-
-    numbers: Iterator[int]
-    unit: BatchUnit
-
-
-def shuffled_rows(
-    bank: SplitBank, info: SplitInfo, *, batch_unit: BatchUnit, seed: int, epoch: int, shuffle_pairs: int
-) -> Rows:
-    """Rows of one epoch, in the order of the shard reader."""
-    parts = epoch_parts(info, seed=seed, epoch=epoch)
-    images: Iterable[int] = shuffled_images(ShardPart.indices, parts, seed=seed, epoch=epoch, workers=0)
-    numbers = images
-    if batch_unit == "pairs":
-        firsts = bank.first_captions.tolist()
-        numbers = chain.from_iterable(range(firsts[image], firsts[image + 1]) for image in images)
-    rng, size = random.Random(f"items/{seed}/{epoch}"), buffer_size(info, batch_unit, shuffle_pairs)
-    return Rows(shuffled(numbers, size, rng), batch_unit)
-
-
-def rows_in_order(bank: SplitBank, images: Sequence[int] | None) -> Rows:
-    """Every image with all its captions, or only these images."""
-    return Rows(iter(range(bank.shape.images) if images is None else images), "images")
-
-
-class GatheredBatches(Iterator[Batch]):
-    """Batches of `size` rows, each gathered on request, which takes less time than a handover from a thread.
-
-    skip: leave out that many batches at the start. drop_last: leave out a last batch that is short.
-    """
-
-    def __init__(
-        self, gathering: Gathering, rows: Rows, size: int, *, skip: int = 0, drop_last: bool = False
-    ) -> None:
-        for _ in islice(rows.numbers, skip * size):
-            pass
-        self._batches = _gathered(gathering, rows, size, drop_last=drop_last)
-
-    def __next__(self) -> Batch:
-        return next(self._batches)
-
-    def close(self) -> None:
-        """Later calls of next() find the end."""
-        self._batches.close()
-
-    def __enter__(self) -> GatheredBatches:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def _gathered(gathering: Gathering, rows: Rows, size: int, *, drop_last: bool) -> Generator[Batch, None, None]:
-    while numbers := list(islice(rows.numbers, _PLANNED * size)):
-        if drop_last:
-            del numbers[len(numbers) // size * size :]
-        if numbers:
-            yield from gathering.batches(numbers, rows.unit, size)
-
+    images = order.images(ShardPart.indices)
+    if order.unit == "images":
+        return order.shuffled(images)
+    firsts = bank.first_captions.tolist()
+    return order.shuffled(chain.from_iterable(range(firsts[image], firsts[image + 1]) for image in images))

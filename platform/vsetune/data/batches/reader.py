@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import weakref
 from bisect import bisect_left
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice, repeat
 from typing import Any, Generic, TypeVar, cast
@@ -17,20 +17,12 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 
 from vsetune.config.sources.trial_inputs import FEATURES_AND_WORDS, NetworkReads, PixelInput
-from vsetune.data.batches.assembly import Assembly, CaptionTables, Decode, Decoded, Item, caption_tables, decoders
-from vsetune.data.batches.bank_batches import BankRows, GatheredBatches, Gathering, rows_in_order, shuffled_rows
+from vsetune.data.batches.assembly import Assembly, CaptionTables, Decode, Decoded, Row, caption_tables, decoders
+from vsetune.data.batches.bank_batches import BankRows, Gathering, rows_of_epoch
 from vsetune.data.batches.batch import Batch
-from vsetune.data.batches.epoch_shards import ShardPart, epoch_parts
+from vsetune.data.batches.epoch_shards import ShardPart
 from vsetune.data.batches.pixels import evaluation_pixels, require_photographs, training_pixels
-from vsetune.data.batches.sample_stream import (
-    BatchUnit,
-    FetchedAhead,
-    Read,
-    buffer_size,
-    in_rows,
-    shuffled,
-    shuffled_images,
-)
+from vsetune.data.batches.sample_stream import BatchUnit, EpochOrder, in_rows
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import ShardInfo, SplitInfo
 from vsetune.data.stored.shards import ImageSample, Photograph, read_shard
@@ -95,7 +87,7 @@ def _shut_down(
     return closing
 
 
-Batches = Prefetched[Batch] | GatheredBatches
+Batches = Prefetched[Batch] | Generator[Batch, None, None]
 """Batches of a split, one after the other; close them if they are not read to the end."""
 
 _BATCHES_AHEAD = 3
@@ -142,67 +134,23 @@ def training_batches(
         ))
     if tables is None:
         tables = caption_tables(dataset, split, reads, mirrored=reads.swaps_sides)
+    order, skipped = EpochOrder(info, batch_unit, seed, epoch, shuffle_pairs), skip_batches * batch_size
     if rows is not None:
-        in_order = shuffled_rows(
-            rows.bank, info, batch_unit=batch_unit, seed=seed, epoch=epoch, shuffle_pairs=shuffle_pairs
-        )
         gathering = Gathering(rows, reads, tables, has_semantics=semantics is not None)
-        return GatheredBatches(gathering, in_order, batch_size, skip=skip_batches, drop_last=drop_last)
+        chosen = islice(rows_of_epoch(rows.bank, order), skipped, None)
+        return gathering.batches(chosen, batch_unit, batch_size, drop_last=drop_last)
     decode = None if reads.pixels is None else _training_decoder(dataset, reads.pixels, seed=seed, epoch=epoch)
     assembly = Assembly(dataset, tables, semantics, decode, siblings=reads.siblings)
-    order = _EpochOrder(info, batch_unit, seed, epoch, shuffle_pairs)
-    passed = order.shards_within(skip_batches * batch_size) if skip_batches else frozenset()
-    image_rows = order.rows(
-        partial(_read_part, dataset, reads, passed), _caption_count, workers=workers,
+    passed = order.shards_within(skipped) if skipped else frozenset()
+    images = order.images(
+        partial(_read_part, dataset, reads, passed), workers=workers,
         fetched_ahead=partial(_fetched_ahead, dataset, passed),
     )
-    batches = _batches(assembly, image_rows, batch_size, skip=skip_batches, drop_last=drop_last, threads=workers)
+    in_order = order.shuffled(in_rows(images, lambda image: len(image.tokens), batch_unit))
+    batches = _batches(
+        assembly, islice(in_order, skipped, None), batch_size, drop_last=drop_last, threads=workers
+    )
     return Prefetched(batches, depth=_BATCHES_AHEAD)
-
-
-@dataclass(frozen=True)
-class _EpochOrder:
-    """Order of the rows of one epoch."""
-
-    info: SplitInfo
-    unit: BatchUnit
-    seed: int
-    epoch: int
-    shuffle_pairs: int
-
-    def rows(
-        self, read: Read[T], captions_of: Callable[[T], int], *, workers: int = 0,
-        fetched_ahead: FetchedAhead = nullcontext,
-    ) -> Iterator[tuple[T, range]]:
-        """Each row's image, or its stand-in, with the captions that come with it."""
-        images = shuffled_images(
-            read, self._parts, seed=self.seed, epoch=self.epoch, workers=workers, fetched_ahead=fetched_ahead
-        )
-        rng = random.Random(f"items/{self.seed}/{self.epoch}")
-        size = buffer_size(self.info, self.unit, self.shuffle_pairs)
-        return shuffled(in_rows(images, captions_of, self.unit), size, rng)
-
-    def shards_within(self, rows: int) -> frozenset[str]:
-        """Files of the shards whose rows are all among this many first ones, found without reading a shard. Empty if
-        the order depends on numbers of captions that the manifest does not have."""
-        if self.unit == "pairs" and self.info.captions_min != self.info.captions_max:
-            return frozenset()
-        in_order = self.rows(ShardPart.indices, lambda _: self.info.captions_min)
-        first = np.fromiter((index for index, _ in islice(in_order, rows)), np.int64)
-        shards = self.info.shards
-        places = np.searchsorted([shard.first_image for shard in shards], first, side="right") - 1
-        given = np.bincount(places, minlength=len(shards)).tolist()
-        whole: Counter[str] = Counter()
-        for part in self._parts:
-            an_image = part.shard.captions // part.shard.images if self.unit == "pairs" else 1
-            whole[part.shard.file] += an_image * part.images
-        return frozenset(
-            shard.file for shard, count in zip(shards, given, strict=True) if 0 < count == whole[shard.file]
-        )
-
-    @property
-    def _parts(self) -> list[ShardPart]:
-        return epoch_parts(self.info, seed=self.seed, epoch=self.epoch)
 
 
 def evaluation_batches(
@@ -220,11 +168,12 @@ def evaluation_batches(
         reads = replace(reads, phrases=False, siblings=False)
     tables = caption_tables(dataset, split, reads)
     if rows is not None:
-        return GatheredBatches(Gathering(rows, reads, tables), rows_in_order(rows.bank, images), batch_size)
+        chosen = iter(range(rows.bank.shape.images) if images is None else images)
+        return Gathering(rows, reads, tables).batches(chosen, "images", batch_size)
     decode = None if reads.pixels is None else _evaluation_decoder(dataset, reads.pixels)
     assembly = Assembly(dataset, tables, decode=decode, siblings=reads.siblings)
     in_order = _images_in_order(dataset, dataset.split(split), reads, images)
-    with_captions = in_rows(in_order, _caption_count, "images")
+    with_captions = ((image, range(len(image.tokens))) for image in in_order)
     batches = _batches(assembly, with_captions, batch_size, threads=threads)
     return Prefetched(batches, depth=_BATCHES_AHEAD)
 
@@ -235,11 +184,9 @@ def _read_part(
     """passed: files of shards that are not read, because none of their images comes into a batch."""
     if part.shard.file in passed:
         each = part.shard.captions // part.shard.images
-        yield from repeat(ImageSample(0, 0, _NOTHING, [_NOTHING] * each), part.images)
-        return
-    for image in read_shard(dataset, part.shard, reads=reads, mirrored=reads.swaps_sides):
-        if part.has(image.index):
-            yield image
+        return repeat(ImageSample(0, 0, _NOTHING, [_NOTHING] * each), part.images)
+    images = read_shard(dataset, part.shard, reads=reads, mirrored=reads.swaps_sides)
+    return (image for image in images if part.has(image.index))
 
 
 _NOTHING = np.empty(0, np.int64)
@@ -275,9 +222,10 @@ def _wanted_of(shard: ShardInfo, wanted: Sequence[int]) -> Sequence[int]:
 def _training_decoder(dataset: Dataset, pixels: PixelInput, *, seed: int, epoch: int) -> Decode:
     require_photographs(dataset)
 
-    def decode(item: Item) -> Decoded:
-        draw = random.Random(f"pixels/{seed}/{epoch}/{item.image.index}/{item.captions.start}")
-        made, is_mirrored = training_pixels(_photograph(item), pixels, draw)
+    def decode(row: Row) -> Decoded:
+        image, captions = row
+        draw = random.Random(f"pixels/{seed}/{epoch}/{image.index}/{captions.start}")
+        made, is_mirrored = training_pixels(_photograph(image), pixels, draw)
         return Decoded(made, is_mirrored and pixels.swaps_sides)
 
     return decode
@@ -286,30 +234,24 @@ def _training_decoder(dataset: Dataset, pixels: PixelInput, *, seed: int, epoch:
 def _evaluation_decoder(dataset: Dataset, pixels: PixelInput) -> Decode:
     require_photographs(dataset)
 
-    def decode(item: Item) -> Decoded:
-        draw = random.Random(f"evaluation pixels/{item.image.index}")
-        return Decoded(evaluation_pixels(_photograph(item), pixels, draw), swaps_sides=False)
+    def decode(row: Row) -> Decoded:
+        image, _ = row
+        draw = random.Random(f"evaluation pixels/{image.index}")
+        return Decoded(evaluation_pixels(_photograph(image), pixels, draw), swaps_sides=False)
 
     return decode
 
 
-def _photograph(item: Item) -> Photograph:
-    assert item.image.photograph is not None
-    return item.image.photograph
-
-
-def _caption_count(image: ImageSample) -> int:
-    return len(image.tokens)
+def _photograph(image: ImageSample) -> Photograph:
+    assert image.photograph is not None
+    return image.photograph
 
 
 def _batches(
-    assembly: Assembly, in_order: Iterator[tuple[ImageSample, range]], size: int, *, threads: int, skip: int = 0,
-    drop_last: bool = False,
+    assembly: Assembly, in_order: Iterator[Row], size: int, *, threads: int, drop_last: bool = False
 ) -> Generator[Batch, None, None]:
-    for _ in islice(in_order, skip * size):  # skipped rows are not assembled
-        pass
     with decoders(threads if assembly.decode is not None else 0) as mapped:
-        while rows := [Item(*row) for row in islice(in_order, size)]:
+        while rows := list(islice(in_order, size)):
             if drop_last and len(rows) < size:
                 return
             yield assembly.batch(rows, mapped)

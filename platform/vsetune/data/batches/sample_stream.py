@@ -4,33 +4,84 @@ from __future__ import annotations
 
 import math
 import random
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Literal, TypeVar
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from vsetune.data.batches.epoch_shards import ShardPart
+from vsetune.data.batches.epoch_shards import ShardPart, epoch_parts
 from vsetune.data.stored.manifest import SplitInfo
 from vsetune.errors import StorageError, VsetuneError, one_line
 
 T = TypeVar("T")
 BatchUnit = Literal["pairs", "images"]
 
+Chunk = list[T]
+Lane = list[ShardPart]
+Read = Callable[[ShardPart], Iterator[T]]
+"""Gives the images of a shard, or stand-ins for them, in order; sent to worker processes."""
+FetchedAhead = Callable[[Lane], AbstractContextManager[Iterable[ShardPart]]]
+"""The shards of a lane in reading order, while the next one is downloaded; sent to worker processes."""
+
+
+@dataclass(frozen=True)
+class EpochOrder:
+    """Order of the rows of one epoch."""
+
+    info: SplitInfo
+    unit: BatchUnit
+    seed: int
+    epoch: int
+    shuffle_pairs: int
+
+    def images(self, read: Read[T], *, workers: int = 0, fetched_ahead: FetchedAhead = nullcontext) -> Iterator[T]:
+        """The images, or their stand-ins, as `read` gives them."""
+        return shuffled_images(
+            read, self._parts, seed=self.seed, epoch=self.epoch, workers=workers, fetched_ahead=fetched_ahead
+        )
+
+    def shuffled(self, rows: Iterable[T]) -> Iterator[T]:
+        """The rows of these images. The buffer holds about `shuffle_pairs` pairs."""
+        size = self.shuffle_pairs
+        if self.unit == "images":
+            size = max(1, size * self.info.images // self.info.captions)
+        return shuffled(rows, size, random.Random(f"items/{self.seed}/{self.epoch}"))
+
+    def shards_within(self, rows: int) -> frozenset[str]:
+        """Files of the shards whose rows are all among this many first ones, found without reading a shard. Empty if
+        the order depends on numbers of captions that the manifest does not have."""
+        if self.unit == "pairs" and self.info.captions_min != self.info.captions_max:
+            return frozenset()
+        images = self.images(ShardPart.indices)
+        in_order = self.shuffled(in_rows(images, lambda _: self.info.captions_min, self.unit))
+        first = np.fromiter((index for index, _ in islice(in_order, rows)), np.int64)
+        shards = self.info.shards
+        places = np.searchsorted([shard.first_image for shard in shards], first, side="right") - 1
+        given = np.bincount(places, minlength=len(shards)).tolist()
+        whole: Counter[str] = Counter()
+        for part in self._parts:
+            an_image = part.shard.captions // part.shard.images if self.unit == "pairs" else 1
+            whole[part.shard.file] += an_image * part.images
+        return frozenset(
+            shard.file for shard, count in zip(shards, given, strict=True) if 0 < count == whole[shard.file]
+        )
+
+    @property
+    def _parts(self) -> list[ShardPart]:
+        return epoch_parts(self.info, seed=self.seed, epoch=self.epoch)
+
 
 def in_rows(images: Iterable[T], captions_of: Callable[[T], int], unit: BatchUnit) -> Iterator[tuple[T, range]]:
     """(image, captions that come with it): one caption a row, or an image with all its captions."""
-    for image in images:
-        count = captions_of(image)
-        if unit == "images":
-            yield image, range(count)
-            continue
-        for caption in range(count):
-            yield image, range(caption, caption + 1)
+    if unit == "images":
+        return ((image, range(captions_of(image))) for image in images)
+    return ((image, range(number, number + 1)) for image in images for number in range(captions_of(image)))
 
 
 def shuffled(rows: Iterable[T], size: int, rng: random.Random) -> Iterator[T]:
@@ -53,20 +104,6 @@ def shuffled(rows: Iterable[T], size: int, rng: random.Random) -> Iterator[T]:
         yield buffer.pop()
 
 
-def buffer_size(info: SplitInfo, unit: BatchUnit, shuffle_pairs: int) -> int:
-    """Rows that hold about `shuffle_pairs` pairs."""
-    if unit == "pairs":
-        return shuffle_pairs
-    return max(1, shuffle_pairs * info.images // info.captions)
-
-
-Chunk = list[T]
-Lane = list[ShardPart]
-Read = Callable[[ShardPart], Iterator[T]]
-"""Gives the images of a shard, or stand-ins for them, in order; sent to worker processes."""
-FetchedAhead = Callable[[Lane], AbstractContextManager[Iterable[ShardPart]]]
-"""The shards of a lane in reading order, while the next one is downloaded; sent to worker processes."""
-
 LANES = 4
 """Shards read side by side. Part of the order: another number gives another (equally good) shuffling."""
 _CHUNK = 16
@@ -76,15 +113,12 @@ _CHUNKS_AHEAD = 2
 def shuffled_images(
     read: Read[T], shards: Iterable[ShardPart], *, seed: int, epoch: int, workers: int,
     fetched_ahead: FetchedAhead = nullcontext,
-) -> Generator[T, None, None]:
+) -> Iterator[T]:
     """Every image of the shards once. The order is a function of (seed, epoch); the same for any number of workers."""
     lanes = _lanes(list(shards), random.Random(f"shards/{seed}/{epoch}"))
     if workers:
-        chunks = _chunks_by_workers(read, lanes, workers, fetched_ahead)
-    else:
-        chunks = _chunks_of(read, lanes, fetched_ahead)
-    for chunk in chunks:
-        yield from chunk
+        return chain.from_iterable(_chunks_by_workers(read, lanes, workers, fetched_ahead))
+    return chain.from_iterable(_chunks_of(read, lanes, fetched_ahead))
 
 
 def _lanes(shards: Lane, rng: random.Random) -> list[Lane]:

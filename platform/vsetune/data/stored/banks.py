@@ -21,6 +21,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import IO, cast
 
@@ -223,23 +224,19 @@ def write_bank(dataset: Dataset, split: SplitInfo, file: IO[bytes]) -> tuple[Ban
     writer = HashingWriter(file)
     sink = cast(IO[bytes], writer)
     tails = _Tails(split, dataset.regions, has_boxes=dataset.manifest.features.boxes)
-    for image in _images(dataset, split):
-        padded = np.zeros((dataset.regions, dataset.width), "<f2")
-        padded[: len(image.features)] = image.features
-        sink.write(padded.tobytes())
-        tails.add(image)
+    with dataset.fetched_ahead(split.shards) as shards:
+        images = (read_shard(dataset, shard, reads=NetworkReads(boxes=True), hashed=True) for shard in shards)
+        for image in chain.from_iterable(images):
+            padded = np.zeros((dataset.regions, dataset.width), "<f2")
+            padded[: len(image.features)] = image.features
+            sink.write(padded.tobytes())
+            tails.add(image)
     shape = tails.shape(dataset.width)
     sink.write(bytes(shape.tail - writer.written))
     for array in tails.arrays(shape):
         sink.write(array.tobytes())
     file.truncate(shape.bytes)
     return shape, writer.sha256
-
-
-def _images(dataset: Dataset, split: SplitInfo) -> Iterator[ImageSample]:
-    with dataset.fetched_ahead(split.shards) as shards:
-        for shard in shards:
-            yield from read_shard(dataset, shard, reads=NetworkReads(boxes=True), hashed=True)
 
 
 class _Tails:

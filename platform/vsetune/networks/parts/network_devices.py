@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import torch
 from torch import Tensor
 
 from vsetune.errors import UsageError
@@ -31,8 +32,14 @@ def beside(values: Tensor, tensor: Tensor) -> Tensor:
 
     `values` must not be changed afterwards.
     """
-    pinned = values.pin_memory() if tensor.device.type == "cuda" else values
-    return pinned.to(tensor.device, non_blocking=True)
+    return sent(values, tensor.device)
+
+
+def sent(values: Tensor, device: str | torch.device) -> Tensor:
+    """The values on a device. Pinned memory lets a copy from the CPU to a GPU run beside both."""
+    target = torch.device(device)
+    pinned = values.pin_memory() if target.type == "cuda" and is_on_cpu(values) else values
+    return pinned.to(target, non_blocking=target.type != "cpu")
 
 
 PLAIN_AUTOGRAD = "VSETUNE_PLAIN_AUTOGRAD"

@@ -9,6 +9,7 @@ reads photographs, regions are the cells of the last feature map of its CNN.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,12 +19,13 @@ from torch import Tensor, nn
 
 from vsetune.config.sources.trial_inputs import PixelInput
 from vsetune.config.study.training import TrialSpec
+from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.stored.dataset import Dataset
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import ImageInputs
 from vsetune.networks.network_base import Network, evaluating
 from vsetune.networks.parts.backbone import Backbone
-from vsetune.training.validation import EncodedSplit, image_inputs, split_batches
+from vsetune.training.validation import EncodedSplit, images_per_batch
 
 Basis = Literal["attention", "gradient"]
 
@@ -147,9 +149,11 @@ def _inputs_of(
     found: dict[int, ImageInputs] = {}
     reads = replace(trial.network.reads, pixels=whole_photographs(trial.network.reads.pixels))
     threads = trial.training.loader_workers
-    with split_batches(dataset, split, reads=reads, threads=threads, images=sorted(wanted)) as batches:
+    with closing(evaluation_batches(
+        dataset, split, batch_size=images_per_batch(reads.pixels), reads=reads, threads=threads, images=sorted(wanted)
+    )) as batches:
         for batch in batches:
-            inputs = image_inputs(batch.to(device))
+            inputs = batch.to(device).images
             found |= {index: _row(inputs, row) for row, index in enumerate(batch.image_ids.tolist())}
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from vsetune.config.study.evaluation_settings import GallerySpec
+from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.looking.show import Picture, ReadableIds
 from vsetune.networks.inputs import CaptionInputs
 from vsetune.networks.network_base import evaluating
 from vsetune.networks.sentence_writing import Verdict, WrittenSentences
 from vsetune.report.gallery.heat_maps import encoded_caption
 from vsetune.training.trained import TrainedTrial
-from vsetune.training.validation import EncodedSplit, caption_inputs, split_batches
+from vsetune.training.validation import EncodedSplit, images_per_batch
 
 _OF_EACH_VERDICT = 2
 """Number of filtered sentences shown for each verdict, by highest score."""
@@ -167,11 +168,12 @@ def _captions_for_masking(
         return found
     wanted: Collection[int] = set(chosen.values())
     reads, threads = replace(trained.trial.network.reads, siblings=True), trained.trial.training.loader_workers
-    with split_batches(
-        trained.dataset, split, reads=reads, threads=threads, images=sorted(chosen), for_masking=True
-    ) as batches:
+    with closing(evaluation_batches(
+        trained.dataset, split, batch_size=images_per_batch(reads.pixels), reads=reads, threads=threads,
+        images=sorted(chosen), for_masking=True,
+    )) as batches:
         for batch in batches:
-            inputs = caption_inputs(batch.to(trained.device))
+            inputs = batch.to(trained.device).captions
             for row, caption in enumerate(batch.caption_ids.tolist()):
                 if caption in wanted:
                     found[caption] = _one(inputs, row)
