@@ -55,7 +55,7 @@ def test_batches_without_parses_are_refused_where_the_network_reads_them(sparse)
 
 def test_other_networks_read_no_parses(make_trial, data_path):
     batches = TrainingBatches(make_trial(), Dataset.open(data_path), CPU)
-    assert batches.take(0).dependencies is None
+    assert batches.take(0).captions.dependencies is None
     assert batches.describe() == {}
     batches.close()
 

@@ -115,7 +115,7 @@ def test_jpeg_photographs_are_read_as_well(pictured):
     plain = NetworkReads(pixels=PixelInput(size=6, crop="none", flip=0.0))
     (png,) = evaluation_batches(pictured(8).write(), "train", batch_size=8, reads=plain)
     (jpg,) = evaluation_batches(pictured(8, edit=as_jpeg).write(), "train", batch_size=8, reads=plain)
-    assert (png.pixels.int() - jpg.pixels.int()).abs().max() < 30
+    assert (png.images.pixels.int() - jpg.images.pixels.int()).abs().max() < 30
 
 
 def test_evaluation_crops_are_the_same_every_time_and_of_each_image_its_own(pictured):
