@@ -205,14 +205,33 @@ def test_classes_and_keywords_that_cannot_be_trained_are_refused(with_data, note
     cells = notebook.run("class Bare(vsetune.Loss):\n    pass\n")
     with refused("VSE-A002", name="Bare", base="LossSpec"):
         vsetune.train(loss=cells.Bare, **keys)
-    with refused("VSE-A004", key="losses[0]", got="int"):
+    with refused("VSE-A004", key="loss", got="int"):
         vsetune.train(loss=3, **keys)
+    with refused("VSE-A010", got="-1"):
+        vsetune.train(small_study(), seed=-1, progress=False)
     with refused("VSE-A008"):
         vsetune.train(loss="lmh")
     with refused("VSE-A007", key="epochs"):
         vsetune.train(small_study(), epochs=3)
     with pytest.raises(vsetune.UsageError, match="vsepp.lmh"):
         vsetune.train(small_study(), cell="vsepp.lmg", progress=False)
+
+
+@pytest.mark.parametrize(("change", "begins"), [
+    ({"loss": "lmg"}, "train: loss.name: no loss is called lmg"),
+    ({"loss": {"nam": "lmh"}}, "train: loss.nam: unknown key"),
+    ({"loss": {"name": "lmh", "fixed": {"margn": 0.1}}}, "train: cell vsepp.lmh: loss.margn: unknown key"),
+    ({"network": "vsep"}, "train: network.name: no network is called vsep"), ({"network": 3}, "network: got int"),
+    ({"data": {"pth": "here"}}, "train: data.pth: unknown key"), ({"data": 3}, "train: data: got 3, need a mapping"),
+    ({"losses": ["lmh"]}, "train: losses: unknown key; need network, loss, data or a key of `training`"),
+    ({"epochs": -1}, "train: epochs: got -1"), ({"epoch": 2}, "train: epoch: unknown key; did you mean epochs?"),
+])
+def test_errors_name_the_keywords_that_the_caller_wrote(with_data, change, begins) -> None:
+    with pytest.raises(vsetune.ConfigError) as caught:
+        vsetune.train(**{"network": SMALL, "data": DATA, "progress": False, **TRAINING, **change})
+    (problem,) = caught.value.problems
+    assert problem.startswith(begins)
+    assert problem.code
 
 
 def test_a_pickle_of_another_python_is_refused(with_data, notebook, tmp_path: Path) -> None:

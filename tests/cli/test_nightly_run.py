@@ -31,7 +31,7 @@ def test_a_night_that_cannot_run_says_why_in_one_line_and_leaves_with_2(vsetune,
 def test_a_complete_night_is_judged_once_and_then_refused_in_one_line(vsetune, sweep) -> None:
     History(nightly_folder("tiny")).keep(night_of_day(2))
     said = vsetune("nightly", "run", str(sweep), "--date", "2026-01-02")
-    assert (said.code, said.out) == (0, "tiny 2026-01-02: baseline night 1 of 7: 12 baseline\n")
+    assert (said.code, said.out) == (0, "tiny 2026-01-02: baseline night 1 of 7: 12 measures not judged yet\n")
     assert vsetune("nightly", "run", str(sweep), "--date", "2026-01-02").refused("2026-01-02", "--again")
 
 

@@ -42,7 +42,7 @@ def quiet_nights(count: int, **changes: Any) -> list[Night]:
 
 def test_the_baseline_and_a_quiet_night_after_it(tmp_path: Path) -> None:
     found = report(tmp_path / "first", quiet_nights(2), night_of_day(3))
-    assert (found.exit_code, found.headline) == (0, "baseline night 3 of 7: 11 baseline, 1 quiet")
+    assert (found.exit_code, found.headline) == (0, "baseline night 3 of 7: 11 measures not judged yet, 1 quiet")
     assert {row.verdict for row in found.rows if row.measure} == {"baseline"}
     assert row_of(found, None).verdict == "quiet"
     assert (found.baseline_nights, found.needed) == (2, 7)

@@ -56,7 +56,7 @@ def test_a_killed_night_goes_on_where_it_was(tmp_path: Path) -> None:
     second = started(file)
     told, _ = second.communicate(timeout=250)
     assert second.returncode == 0
-    assert "baseline night 1 of 7: 48 baseline" in told
+    assert "baseline night 1 of 7: 48 measures not judged yet" in told
     (after,) = history.nights()
     assert (after.state, after.started, after.study) == ("complete", night.started, STUDY)
     assert before <= finished()

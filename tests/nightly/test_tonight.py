@@ -53,7 +53,7 @@ def night_of(date: str) -> Night:
 @pytest.mark.usefixtures("cluster")
 def test_nights_are_run_kept_and_held_against_each_other() -> None:
     found = run("2026-01-01")
-    assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 12 baseline"), found.notes
+    assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 12 measures not judged yet"), found.notes
     first = night_of("2026-01-01")
     assert (first.state, first.problems) == ("complete", ())
     assert first.cells["vsepp.lmh"].values.keys() == {measure.name for measure in MEASURES}
@@ -72,7 +72,7 @@ def test_nights_are_run_kept_and_held_against_each_other() -> None:
     assert second.seeds != first.seeds
     assert second.cells["vsepp.lmh"].first_losses == first.cells["vsepp.lmh"].first_losses
     assert found.notes == ("not complete before tonight: 2026-01-02 missed",)
-    assert found.headline == "baseline night 2 of 7: 11 baseline, 1 quiet"
+    assert found.headline == "baseline night 2 of 7: 11 measures not judged yet, 1 quiet"
 
     assert history().report_file("2026-01-03", "html").stat().st_size > 1000
 
@@ -115,7 +115,7 @@ def test_a_night_whose_records_wait_is_not_complete_the_same_command_delivers_th
     assert found.headline.startswith("the night is not complete; ")
     assert any("cannot reach 127.0.0.1:1" in note and "tracking flush" in note for note in found.notes), found.notes
     found = run("2026-01-02")
-    assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 12 baseline"), found.notes
+    assert (found.exit_code, found.headline) == (0, "baseline night 1 of 7: 12 measures not judged yet"), found.notes
     again = run("2026-01-02", again=True)
     assert (again.study, again.baseline_nights) == ("nightly-tiny-2026-01-02-2", 0)
 
@@ -131,7 +131,7 @@ def test_a_night_that_was_measured_and_not_judged_is_judged_by_the_same_command(
     assert found.headline.endswith("the same command with --date 2026-01-02 then judges what was measured")
     accepted.unlink()
     found = run("2026-01-02")
-    assert (found.exit_code, found.headline) == (0, "baseline night 2 of 7: 11 baseline, 1 quiet")
+    assert (found.exit_code, found.headline) == (0, "baseline night 2 of 7: 11 measures not judged yet, 1 quiet")
     assert night_of("2026-01-02") == night_of_day(2)  # nothing was trained again
     for date in ("2026-01-02", "2026-01-01"):  # the report of the first night would be of the past
         with refused("VSE-G012", date=date, by=StudyConflict):

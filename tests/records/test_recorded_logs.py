@@ -91,6 +91,15 @@ def test_boards_of_recorded_logs_have_the_same_numbers() -> None:
                 assert now == pytest.approx(number, rel=1e-12, nan_ok=True), f"{name_of(one)}: {column}"
 
 
+@pytest.mark.usefixtures("home")
+def test_the_board_of_a_study_that_has_trials_left_knows_it() -> None:
+    log = put_home("repeats") / "study.log"
+    assert recorded_board(Studies(), "repeats").unfinished == ()
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[: len(lines) // 4]))
+    assert recorded_board(Studies(), "repeats").unfinished == ("repeats",)
+
+
 def name_of(line: dict[str, str]) -> str:
     return " ".join(line[each] for each in ("log", "network", "loss"))
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
-from board_attempts import NEW, reaching, row_of
+from board_attempts import BASELINE, NEW, reaching, row_of
 from pydantic import TypeAdapter
 
 from vsetune.config.spec.base import Name
 from vsetune.report.board_notes import notes
-from vsetune.report.board_sentences import findings, headline, is_ahead, to_know
+from vsetune.report.board_sentences import findings, headline, is_ahead, more, to_know
 from vsetune.report.building import build
 from vsetune.report.export import to_json, to_latex
 from vsetune.report.page import to_html
@@ -57,6 +58,27 @@ def test_one_seed_never_wins(attempt):
     assert not is_ahead(row_of(board, "lseh"))
     for view in (to_html(board), to_json(board), to_latex(board)):
         assert not [claim for claim in CLAIMS if claim in view]
+
+
+def test_an_interrupted_study_is_said_to_be_not_over_and_gets_no_other_advice(attempt):
+    """Two configurations of each loss were searched, and no pick was confirmed."""
+    searched = [
+        attempt(loss, curve, configuration=number) for loss, curve in (("lmh", BASELINE), ("lseh", NEW))
+        for number in range(2)
+    ]
+    over = build(searched, baseline="lmh")
+    assert headline(over) == [
+        "vsepp on scenes: no loss is separated from lmh: fewer than 3 searches with confirming seeds (lmh 0, lseh 0)."
+    ]
+    board = replace(over, unfinished=("demo",))
+    assert headline(board) == ["vsepp on scenes: no loss can be compared with lmh yet: the study is not over."]
+    assert findings(board) == ["vsepp lseh cannot be compared with lmh: the study is not over."]
+    assert to_know(board) == [
+        "the study is not over: wait for its end or, where it was interrupted, vsetune study run FILE --resume"
+    ]
+    untuned = replace(build([attempt("lmh"), attempt("lseh", NEW)], baseline="lmh"), unfinished=("demo",))
+    assert "the study is not over; measured: +1.3 points" in findings(untuned)[0]
+    assert not any("repeats" in line for line in more(untuned))
 
 
 def test_a_baseline_that_still_rose_is_noted_with_the_command_that_prolongs_it(attempt):

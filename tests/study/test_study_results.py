@@ -43,7 +43,7 @@ def prepared_in(folder: Path) -> Any:
 
 def test_a_study_without_a_validation_says_once_that_it_is_about_the_leaderboard() -> None:
     prepared: Any = SimpleNamespace(spec=SimpleNamespace(baseline="lmh"))
-    found = write_results(prepared, [])
+    found = write_results(prepared, [], is_over=True)
     assert found.board is None
     assert found.remark
 
@@ -55,7 +55,7 @@ def test_a_page_that_cannot_be_drawn_is_told_and_fails_neither_the_study_nor_oth
         raise AttributeError("module 'vl_convert' has no attribute\n'javascript_bundle'")
 
     monkeypatch.setattr(results, "to_html", broken)
-    found = write_results(prepared_in(tmp_path), recorded())
+    found = write_results(prepared_in(tmp_path), recorded(), is_over=True)
     assert found.board is not None
     assert [(row.network, row.loss) for row in found.board.rows] == [("vsepp", "lmh")]
     assert found.page is None
@@ -67,6 +67,6 @@ def test_a_page_that_cannot_be_drawn_is_told_and_fails_neither_the_study_nor_oth
 
 def test_a_folder_that_takes_nothing_is_told_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    found = write_results(prepared_in(tmp_path / "file"), recorded())
+    found = write_results(prepared_in(tmp_path / "file"), recorded(), is_over=True)
     assert found.files == []
     assert found.remark.startswith(str(tmp_path / "file" / "leaderboard.html"))

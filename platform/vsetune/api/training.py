@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ from vsetune.api.study import Study, with_plugins
 from vsetune.config.spec.base import known_name
 from vsetune.config.study.cells import build_trial
 from vsetune.config.study.resources import Needs
-from vsetune.errors import UsageError
+from vsetune.errors import ConfigError, Problem, UsageError
 from vsetune.records.events import ValidationPoint
 
 if TYPE_CHECKING:
@@ -89,9 +91,10 @@ def train(
     from vsetune.study.preparation import prepare_spec
     from vsetune.training.trained import load_trained
 
-    asked = _asked(study, network, loss, data, training)
     console = Console(stderr=True, quiet=not progress)
-    prepared = prepare_spec(asked.spec, console, where=asked.where)
+    with _names_of_keywords() if study is None else nullcontext():
+        asked = _asked(study, network, loss, data, training)
+        prepared = prepare_spec(asked.spec, console, where=asked.where)
     attempt = open_training(prepared, cell=cell, seed=seed, device=device, fresh=not resume)
     total = attempt.trial.training.epochs
     bar = Progress(
@@ -129,6 +132,8 @@ def open_training(
     except ValueError as error:
         raise UsageError(*error.args) from error
     used_seed = chosen.seeds[0] if seed is None else seed
+    if not isinstance(used_seed, int) or used_seed < 0:
+        raise UsageError("VSE-A010", "seed: got {got!r}, need a whole number from 0 on", got=used_seed)
     trial = build_trial(
         prepared.spec, chosen, chosen.defaults(), trial=f"{chosen.name}-defaults-s{used_seed}", seed=used_seed
     )
@@ -156,8 +161,39 @@ def _asked(
     if data is None:
         raise UsageError("VSE-A008", "train: got no data set, need `data=`, its folder, or a study file")
     content = with_plugins({
-        "study": "train", "data": {"path": data} if isinstance(data, str) else dict(data), "networks": [network],
-        "losses": [loss], "training": dict(training),
+        "study": _KEYWORDS, "data": {"path": str(data)} if isinstance(data, str | Path) else data,
+        "networks": [network], "losses": [loss], "training": dict(training),
     })
     (entry,) = content["losses"]
     return Study(content, baseline=entry.get("label") or entry.get("name"))
+
+
+_KEYWORDS = "train"
+"""Name of the study that keywords of `train` make."""
+
+
+@contextmanager
+def _names_of_keywords() -> Iterator[None]:
+    """A ConfigError on the study of keywords names the keywords: `train: loss.name` for `losses[0].name`, and
+    `train: epochs` for `training.epochs`. Its baseline is not the caller's, so a problem of it is left out."""
+    try:
+        yield
+    except ConfigError as error:
+        begin = f"study {_KEYWORDS}: "
+        problems = [each for each in error.problems if not each.startswith(f"{begin}baseline: ")]
+        raise type(error)([_named(each, begin) for each in problems or error.problems]) from error
+
+
+def _named(problem: str, begin: str) -> str:
+    def renamed(text: str) -> str:
+        text = re.sub(r"\bnetworks\[0\]", "network", re.sub(r"\blosses\[0\]", "loss", text))
+        return re.sub(f"^{re.escape(begin)}(training\\.)?", f"{_KEYWORDS}: ", text)
+
+    if not isinstance(problem, Problem):
+        return renamed(problem)
+    hint = str(problem.fields.get("hint"))
+    if problem.startswith(f"{begin}training.") and hint.startswith("it belongs at"):  # a key of a study, not of `train`
+        need = "need network, loss, data or a key of `training` of a study file"
+        problem = problem.worded(problem.replace(hint, need))
+    fields = {name: renamed(value) if isinstance(value, str) else value for name, value in problem.fields.items()}
+    return Problem(renamed(problem), problem.code, fields)

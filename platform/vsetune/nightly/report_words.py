@@ -93,7 +93,12 @@ def headline(rows: Sequence[ReportRow], *, needed: int) -> str:
     if any(row.measure is not None and row.verdict in ("quiet", "improvement") for row in rows):
         return f"nothing got worse: {count}"
     nights = max((_known(row) for row in rows if row.verdict == "baseline"), default=0)
-    return f"baseline night {nights} of {needed}: {count}" if nights <= needed else f"nothing can be judged: {count}"
+    if nights > needed:
+        return f"nothing can be judged: {count}"
+    parts = counts(rows)
+    if "baseline" in parts:
+        parts["baseline"] = f"{counted(sum(row.verdict == 'baseline' for row in rows), 'measure')} not judged yet"
+    return f"baseline night {nights} of {needed}: {', '.join(parts.values())}"
 
 
 def sentence(row: ReportRow, measure: Measure, trouble: str | None) -> str:

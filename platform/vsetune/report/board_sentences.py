@@ -25,7 +25,7 @@ _MOST = 6
 def headline(board: Leaderboard) -> list[str]:
     """Collapses, then a sentence per data set and network: its separated losses, or why there are none."""
     return [*collapses(board), *(
-        f"{network} on {dataset}: {_headline(rows, board.baseline)}." for dataset, network, rows in board.groups()
+        f"{network} on {dataset}: {_headline(rows, board)}." for dataset, network, rows in board.groups()
         if not any(row.collapse for row in rows)
     )]
 
@@ -48,7 +48,7 @@ def findings(board: Leaderboard) -> list[str]:
     """A sentence on M-Recall and one on epochs of every compared loss, or one on why neither can be compared."""
     return [
         f"{network} {sentence}." for _, network, rows in board.groups() for row in rows
-        for sentence in _findings(row, rows, board.baseline)
+        for sentence in _findings(row, rows, board)
     ]
 
 
@@ -62,7 +62,11 @@ def is_claimed(rows: Sequence[Row]) -> bool:
     return any(row.comparison is not None and "supported" in row.comparison.answers for row in rows)
 
 
-def _headline(rows: Sequence[Row], baseline: str) -> str:
+_NOT_OVER = "the study is not over"
+
+
+def _headline(rows: Sequence[Row], board: Leaderboard) -> str:
+    baseline = board.baseline
     if not any(row.seeds for row in rows):
         return "no result, every trial failed" if all("all_failed" in row.flags for row in rows) else "no result yet"
     compared = [row for row in rows if row.comparison is not None]
@@ -74,7 +78,9 @@ def _headline(rows: Sequence[Row], baseline: str) -> str:
         return "; ".join([*(claim for _, claim in claims[:_MOST]), *(
             [f"more on {', '.join(rest)} in the notes"] if rest else []
         )])
-    reason = _why_none(compared, rows)
+    reason = _why_none(compared, rows, board)
+    if reason == _NOT_OVER:
+        return f"no loss can be compared with {baseline} yet: {reason}"
     return f"no loss is separated from {baseline}{': ' if reason else ' yet'}{reason}"
 
 
@@ -87,10 +93,12 @@ def _claims(row: Row, baseline: str) -> list[str]:
     return [claim for answer, claim in claims if answer in _DECIDED]
 
 
-def _why_none(compared: Sequence[Row], rows: Sequence[Row]) -> str:
+def _why_none(compared: Sequence[Row], rows: Sequence[Row], board: Leaderboard) -> str:
     """Why no claim can be made on any of these compared rows; empty where one can. rows: of their network and data set.
     """
     found = [row.comparison for row in compared if row.comparison is not None]
+    if _is_unfinished(rows, board) and all({"one search", "too few seeds"} & each.answers for each in found):
+        return _NOT_OVER
     if all("one search" in each.answers for each in found):
         counts = {row.loss: len(units_of(row)) for row in rows if row.is_tuned and (row.is_baseline or row in compared)}
         few = ", ".join(f"{loss} {count}" for loss, count in counts.items() if count < FEWEST_REPEATS)
@@ -103,16 +111,20 @@ def _why_none(compared: Sequence[Row], rows: Sequence[Row]) -> str:
     return ""
 
 
+def _is_unfinished(rows: Sequence[Row], board: Leaderboard) -> bool:
+    return any(row.study in board.unfinished for row in rows)
+
+
 def _fewest(comparison: Comparison) -> int:
     """Fewest observations of each loss for a claim."""
     return FEWEST_REPEATS if comparison.by_search else MEAN_SEEDS
 
 
-def _findings(row: Row, rows: Sequence[Row], baseline: str) -> list[str]:
-    found = row.comparison
+def _findings(row: Row, rows: Sequence[Row], board: Leaderboard) -> list[str]:
+    found, baseline = row.comparison, board.baseline
     if found is None:
         return []
-    if reason := _why_none([row], rows):
+    if reason := _why_none([row], rows, board):
         measured = "" if found.m_recall is None else (
             f"; measured: {gain(row)} points M-Recall, {pace(found)} epochs to {_target(found)}"
         )
@@ -199,7 +211,7 @@ def to_know(board: Leaderboard) -> list[str]:
     """What further conclusions would take, each with its command; one that several networks share once."""
     places: dict[str, list[str]] = {}
     for dataset, network, rows in board.groups():
-        for step in _steps(rows, board.baseline):
+        for step in _steps(rows, board):
             places.setdefault(step, []).append(f"{network} on {dataset}")
     is_one = len(board.groups()) == 1
     return [step if is_one else f"{', '.join(of)}: {step}" for step, of in places.items()]
@@ -209,7 +221,7 @@ def more(board: Leaderboard) -> list[str]:
     """Commands that show the rest. Several studies share a board by data set, so each names its own."""
     named = " ".join(dict.fromkeys(row.study for row in board.rows))
     return [
-        *([] if any(row.is_tuned for row in board.rows) else [
+        *([] if board.unfinished or any(row.is_tuned for row in board.rows) else [
             f"search: {{configurations: 8, repeats: {FEWEST_REPEATS}}} in a study file, then vsetune study run FILE: "
             "each loss at its own best settings",
         ]),
@@ -218,25 +230,26 @@ def more(board: Leaderboard) -> list[str]:
     ]
 
 
-def _steps(rows: Sequence[Row], baseline: str) -> list[str]:
+def _steps(rows: Sequence[Row], board: Leaderboard) -> list[str]:
+    baseline = board.baseline
     reference = next((row for row in rows if row.is_baseline), rows[0])
     if any(row.collapse for row in rows):
         return [
             f"{baseline} needs a warm-up (warmup_epochs: 1, of losses on the hardest negative) or a smaller learning "
             f"rate in a new study; or another baseline: vsetune leaderboard show {reference.study} --baseline LOSS"
         ]
+    if _is_unfinished(rows, board):
+        return [f"{_NOT_OVER}: wait for its end or, where it was interrupted, vsetune study run FILE --resume"]
     compared = [row for row in rows if row.comparison is not None]
     if not compared:
         return []
-    return [*_more_units(compared, reference, rows), *_longer_searches(rows), *_longer(reference)]
+    return [*_more_units(compared, reference), *_longer_searches(rows), *_longer(reference)]
 
 
-def _more_units(compared: Sequence[Row], reference: Row, rows: Sequence[Row]) -> list[str]:
+def _more_units(compared: Sequence[Row], reference: Row) -> list[str]:
     """The searches or seeds that claims on these rows need; for open ones twice as many."""
     found = [row.comparison for row in compared if row.comparison is not None]
     answers = {answer for each in found for answer in each.answers}
-    if "one search" in answers and any({"incomplete", "search_missing"} & set(row.flags) for row in rows):
-        return ["the study is not over: vsetune study run FILE --resume"]
     by_search = "one search" in answers
     if by_search:
         needed = FEWEST_REPEATS

@@ -147,6 +147,7 @@ def to_json(shown: Shown) -> str:
 def to_plain(board: Leaderboard) -> dict[str, Any]:
     """The whole board, curves included, with its sentences, as plain data without numbers that are not finite."""
     plain = asdict(board)
+    del plain["unfinished"]  # the sentences say it
     for entry, row in zip(plain["rows"], board.rows, strict=True):
         entry["difference_shown"], entry["recalls"] = wording.difference_of(row), row.recalls
     plain |= {"headline": headline(board), "findings": findings(board), "to_know": to_know(board)}

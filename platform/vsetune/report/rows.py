@@ -315,13 +315,14 @@ class Leaderboard:
     """All cells of a study, by dataset and network, the baseline of each first and then by best M-Recall.
 
     study: its name, or the names of all studies with a row here. number: of the board among several of one data set,
-    from 1.
+    from 1. unfinished: studies with a row here that have trials left: they run or were interrupted.
     """
 
     study: str
     baseline: str
     rows: tuple[Row, ...]
     number: int = 1
+    unfinished: tuple[str, ...] = ()
 
     def groups(self) -> list[tuple[str, str, tuple[Row, ...]]]:
         """(dataset, network, rows) of every comparison, in order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from vsetune.errors import UsageError
 from vsetune.metrics.efficiency import TARGET_SHARE
@@ -44,9 +45,16 @@ def baseline_of(record: StudyRecord, given: str | None) -> str:
     return str(named)
 
 
-def completed_board(board: Leaderboard, records: Sequence[StudyRecord], store: Studies) -> Leaderboard:
-    """The board with marks where a winner lies at an end of its range, and with recalls. records: of its studies.
+def completed_board(
+    board: Leaderboard, records: Sequence[StudyRecord], store: Studies, *, is_over: bool | None = None
+) -> Leaderboard:
+    """The board with marks where a winner lies at an end of its range, with recalls, and with the studies that have
+    trials left. records: of its studies. is_over: none of them has; None: as the logs say.
 
     Raises StorageError if a log cannot be read.
     """
-    return with_recalls(board_with_ends(board, records), store)
+    unfinished = () if is_over else tuple(
+        name for name in dict.fromkeys(row.study for row in board.rows)
+        if is_over is False or store.status(name) in ("running", "killed")
+    )
+    return with_recalls(board_with_ends(replace(board, unfinished=unfinished), records), store)

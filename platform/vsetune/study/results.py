@@ -50,10 +50,12 @@ class Results:
         return next((file for file in self.files if file.name == _PAGE), None)
 
 
-def write_results(prepared: PreparedStudy, attempts: Sequence[Attempt]) -> Results:
-    """Writes the leaderboard and its files. The remark states why some are missing; none of this is an error."""
+def write_results(prepared: PreparedStudy, attempts: Sequence[Attempt], *, is_over: bool) -> Results:
+    """Writes the leaderboard and its files. The remark states why some are missing; none of this is an error.
+
+    is_over: no trial is left to run."""
     try:
-        board = board_of(prepared, attempts)
+        board = board_of(prepared, attempts, is_over=is_over)
     except UsageError as error:
         return Results(None, remark=str(error).removeprefix("leaderboard: "))
     made: dict[str, Callable[[], str]] = {
@@ -73,10 +75,10 @@ def write_results(prepared: PreparedStudy, attempts: Sequence[Attempt]) -> Resul
     return Results(board, files, "; ".join(missing))
 
 
-def board_of(prepared: PreparedStudy, attempts: Sequence[Attempt]) -> Leaderboard:
+def board_of(prepared: PreparedStudy, attempts: Sequence[Attempt], *, is_over: bool) -> Leaderboard:
     """The leaderboard of a study, running or ended. UsageError while there is nothing to compare."""
     board = build(attempts, baseline=prepared.spec.baseline)
-    return completed_board(board, [prepared.record()], Studies())
+    return completed_board(board, [prepared.record()], Studies(), is_over=is_over)
 
 
 def _why_missing(study: str, name: str, error: Exception) -> str:

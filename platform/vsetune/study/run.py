@@ -188,7 +188,7 @@ def _first_board(prepared: PreparedStudy, writer: StudyWriter) -> RenderableType
     """The board of trials that have ended so far; None where they cannot be compared, or not be read now."""
     try:
         ended = [each for each in writer.attempts() if each.status != "running"]
-        return render_table(board_of(prepared, ended), is_over=False)
+        return render_table(board_of(prepared, ended, is_over=False), is_over=False)
     except (UsageError, StorageError):
         return None
 
@@ -200,7 +200,7 @@ def _ended(
     study, ending, attempts = prepared.spec.study, _ending(ledger), records.writer.attempts()
     records.exporter.deliver(DELIVER_WITHIN_S)
     is_away = records.exporter.waiting() > 0
-    results = write_results(prepared, attempts)
+    results = write_results(prepared, attempts, is_over=ending != "interrupted")
     records.writer.finish_study(_RECORDED_AS[ending], kept_names(prepared.folder, results.files))
     undelivered = records.exporter.deliver(0.0 if is_away else DELIVER_WITHIN_S)
     if ending != "interrupted":
