@@ -45,12 +45,13 @@ AREAS = {
         Area(
             "ledger",
             (
-                "study/ledger.py", "study/trials.py", "study/cell_goals.py", "study/cell_budget.py",
-                "study/confirmations.py", "study/study_tally.py",
+                "study/ledger.py", "study/trials.py", "study/next_trial.py", "study/cell_search.py",
+                "study/cell_objectives.py", "study/cell_budget.py", "study/confirmations.py",
+                "study/cell_numbers.py",
             ),
             (
                 "study/test_ledger*.py", "study/test_planned_trial*.py", "study/test_progress.py",
-                "study/test_kept_counts.py", "study/test_cell_goals.py", "study/test_confirmations.py",
+                "study/test_next_trial.py", "study/test_cell_objectives.py", "study/test_confirmations.py",
                 "study/test_cell_budget.py", "study/test_study_metrics.py",
                 "study/test_cells_that_cannot_draw.py", "study/test_equal_budgets.py",
             ),

@@ -56,7 +56,8 @@ class Study:
 
     def restarted(self) -> StudyLedger:
         """The ledger of another process on the same log and search, not recovered yet."""
-        return StudyLedger(self.ledger.study, list(self.ledger.cells.values()), self.writer, self.search)
+        cells = [each.cell for each in self.ledger.cells.values()]
+        return StudyLedger(self.ledger.study, cells, self.writer, self.search)
 
     def open(self, trial: str, number: int = 1) -> None:
         begin(self.ledger, trial, number=number)

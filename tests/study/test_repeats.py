@@ -12,7 +12,7 @@ from vsetune.config.study.cells import cell_of, resolve_cells, unused_seeds
 from vsetune.errors import StudyConflict
 from vsetune.records.writer import StudyWriter
 from vsetune.report.building import build
-from vsetune.study.cell_goals import target_cell
+from vsetune.study.cell_objectives import target_cell
 from vsetune.study.confirmations import Confirming
 from vsetune.study.observed import promised_trials
 from vsetune.study.preparation import PreparedStudy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vsetune.config.study.cells import Cell, Configuration, build_trial, unused_seeds
@@ -29,41 +29,6 @@ class Confirming:
             return [*own]
         wanted = self.seeds if cell.domains else (self.seeds + 1) * study.search.repeats - 1
         return [*itertools.islice(itertools.chain(own, unused_seeds(study, cell)), wanted)]
-
-
-class Confirmations:
-    """The confirmations of a study. A cell has them once its search is over; they do not change after that."""
-
-    def __init__(
-        self, study: StudySpec, confirming: Confirming, state: StudyState, *,
-        searched: Callable[[Cell], Sequence[PlannedTrial] | None],
-    ) -> None:
-        """searched: gives the trials of a cell's search, None while it is not over."""
-        self._study, self._confirming, self._state, self._searched = study, confirming, state, searched
-        self._known: dict[str, list[PlannedTrial]] = {}
-        self._done: set[str] = set()
-
-    def of(self, cell: Cell) -> list[PlannedTrial]:
-        """The confirming trials of a cell; none before its search is over, or if none of its trials has finished."""
-        if cell.name not in self._known:
-            searched = self._searched(cell)
-            if searched is None:
-                return []
-            self._known[cell.name] = confirmations_of(self._study, cell, searched, self._confirming, self._state)
-        return self._known[cell.name]
-
-    def left(self, cell: Cell, handed_out: Container[str]) -> list[PlannedTrial]:
-        """The confirming trials of a cell that are not in handed_out. A cell without any left is not checked again."""
-        if cell.name in self._done:
-            return []
-        left = [trial for trial in self.of(cell) if trial.name not in handed_out]
-        if not left and cell.name in self._known:
-            self._done.add(cell.name)
-        return left
-
-    def promised(self, cell: Cell) -> int:
-        """Estimated number of a cell's confirming trials."""
-        return len(self.of(cell)) or len(self._confirming.seeds_of(self._study, cell))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from vsetune.records.events import AttemptStatus
 
 if TYPE_CHECKING:
-    from vsetune.study.study_tally import CellTally
+    from vsetune.study.cell_numbers import CellNumbers
 
 OF_TRIAL = ("study", "cell", "trial", "phase")
 OF_CELL = ("study", "cell")
@@ -38,7 +38,7 @@ class StudyNow:
 
     trials: Mapping[str, int]
     promised: int
-    cells: Mapping[str, CellTally]
+    cells: Mapping[str, CellNumbers]
     backlog: int
     stop: str | None
     last_report: float
@@ -75,10 +75,10 @@ def _of_trial(name: str, unit: str, text: str, *more: str) -> ExportedMetric:
     return ExportedMetric(f"vsetune_trial_{name}", unit, text, (*OF_TRIAL, *more), "worker")
 
 
-def _of_cell(name: str, unit: str, text: str, number: Callable[[CellTally], float | None]) -> ExportedMetric:
+def _of_cell(name: str, unit: str, text: str, number: Callable[[CellNumbers], float | None]) -> ExportedMetric:
     """number: None where it is not known."""
     def read(now: StudyNow) -> Samples:
-        numbers = {(cell,): number(tally) for cell, tally in now.cells.items()}
+        numbers = {(name,): number(cell) for name, cell in now.cells.items()}
         return {labels: value for labels, value in numbers.items() if value is not None}
 
     return ExportedMetric(f"vsetune_cell_{name}", unit, text, OF_CELL, "driver", read)
@@ -88,12 +88,12 @@ def _of_study(name: str, unit: str, text: str, number: Callable[[StudyNow], floa
     return ExportedMetric(f"vsetune_study_{name}", unit, text, OF_STUDY, "driver", lambda now: {(): number(now)})
 
 
-def _attempts(cells: Mapping[str, CellTally]) -> Samples:
+def _attempts(cells: Mapping[str, CellNumbers]) -> Samples:
     """States without an attempt count 0, so that a share of all attempts can be asked for from the start."""
     none: dict[tuple[str, ...], float] = {
         (cell, state, "none"): 0.0 for cell in cells for state in get_args(AttemptStatus)
     }
-    return none | {(cell, *labels): count for cell, tally in cells.items() for labels, count in tally.attempts.items()}
+    return none | {(name, *labels): count for name, cell in cells.items() for labels, count in cell.attempts.items()}
 
 
 TRIAL_M_RECALL = _of_trial("m_recall_ratio", "0 to 1", "M-Recall of the last validation")
@@ -121,30 +121,30 @@ TRIAL_LAST_VALIDATION = ExportedMetric(
 )
 CELL_CHARGED_EPOCHS = _of_cell(
     "charged_epochs", "epochs", "Epochs charged to the cell's budget: pruned and failed work too, work that a crash "
-    "lost not", lambda tally: tally.charged_epochs,
+    "lost not", lambda cell: cell.charged_epochs,
 )
 CELL_WASTED_EPOCHS = _of_cell(
-    "wasted_epochs", "epochs", "What was trained besides and lost in a crash", lambda tally: tally.wasted_epochs,
+    "wasted_epochs", "epochs", "What was trained besides and lost in a crash", lambda cell: cell.wasted_epochs,
 )
 CELL_DEVICE_SECONDS = _of_cell(
     "device_seconds", "s", "How long trials of the cell have occupied their devices",
-    lambda tally: tally.device_seconds,
+    lambda cell: cell.device_seconds,
 )
 CELL_BEST_M_RECALL = _of_cell(
-    "best_m_recall_ratio", "0 to 1", "Best M-Recall of any validation so far", lambda tally: tally.best / 100,
+    "best_m_recall_ratio", "0 to 1", "Best M-Recall of any validation so far", lambda cell: cell.best / 100,
 )
 CELL_VALIDATIONS = _of_cell(
     "validations", "validations", "Validations so far; those repeated after a crash count once",
-    lambda tally: tally.validations,
+    lambda cell: cell.validations,
 )
 CELL_COST = _of_cell(
     "cost_usd", "USD", "Price of the shares of nodes that trials of the cell have held until their last validations; "
-    "nothing where a node has no price", lambda tally: tally.usd,
+    "nothing where a node has no price", lambda cell: cell.usd,
 )
 CELL_PRICE = _of_cell(
     "usd_per_hour", "USD/h", "Price of the shares of nodes that running trials of the cell hold; nothing where no node "
     "had a price",
-    lambda tally: None if tally.usd is None else sum(price for price in tally.prices if price is not None),
+    lambda cell: None if cell.usd is None else sum(price for price in cell.prices if price is not None),
 )
 CELL_ATTEMPTS = ExportedMetric(
     "vsetune_cell_attempts", "attempts", "Attempts by state, as the log has them, and by kind of failure, `none` "
@@ -173,7 +173,7 @@ STUDY_STOP_REQUESTED = ExportedMetric(
 )
 STUDY_UNPRICED_TRIALS = _of_study(
     "unpriced_trials", "trials", "Running trials on nodes without a price, whose cost is counted nowhere",
-    lambda now: sum(price is None for tally in now.cells.values() for price in tally.prices),
+    lambda now: sum(price is None for cell in now.cells.values() for price in cell.prices),
 )
 CLUSTER_NODES = ExportedMetric(
     "vsetune_cluster_nodes", "nodes", "Living nodes of the cluster, by node type", (*OF_STUDY, "node_type"), "driver",

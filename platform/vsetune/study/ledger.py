@@ -26,11 +26,11 @@ from vsetune.report.selection import ROLES
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.search.trial_history import DRAWN_BY as SAMPLED_BY
 from vsetune.search.trial_history import TrialHistory
-from vsetune.study.cell_budget import at_once
-from vsetune.study.cell_goals import CellGoals
-from vsetune.study.confirmations import Confirmations, Confirming, trial_id
-from vsetune.study.study_tally import StudyTally
-from vsetune.study.trials import TERMINAL, PlannedTrial, Requeued, pause_after
+from vsetune.study.cell_objectives import search_numbers, target_cell
+from vsetune.study.cell_search import CellSearch
+from vsetune.study.confirmations import Confirming, trial_id
+from vsetune.study.next_trial import next_trial
+from vsetune.study.trials import TERMINAL, PlannedTrial, pause_after
 from vsetune.training.failures import raised_by_code
 
 _SETTLE_WITHIN_S, _AGAIN_AFTER_S, _AT_MOST_S = 2.0, 5.0, 600.0
@@ -48,22 +48,24 @@ class StudyLedger:
         """confirming: the trials that run again after the search of a cell; None: its winner, with the study's other
         seeds."""
         self.study = study
-        self.cells = {cell.name: cell for cell in cells}
+        self.cells = {
+            cell.name: CellSearch(study, cell, writer.state, confirming or Confirming()) for cell in cells
+        }
+        for each in self.cells.values():
+            baseline = target_cell(study, each.cell, self.cells)
+            each.baseline = None if baseline is None else self.cells[baseline]
         self._writer, self._search, self._clock = writer, search, clock
         self.trials: dict[str, PlannedTrial] = {}
-        self.tally = StudyTally(study, cells)
+        """By name, in the order in which they were first handed out."""
         self.places = 0
         """Trials that the cluster has room for at a time; who hands trials out sets it as the cluster changes."""
         self.outage: str | None = None
         """Why no trial can be handed out at present; None while the log accepts events."""
-        self._requeued = Requeued(not_before=lambda name: self.trials[name].not_before)
+        self._waiting: list[PlannedTrial] = []
+        """Trials to hand out again, in the order in which they were interrupted."""
         self._settle_not_before = float("-inf")
         self._silent_since: float | None = None
         self._retries_failed = False
-        self._goals = CellGoals(study, self.cells, searched=self.tally.searched)
-        self._confirmations = Confirmations(
-            study, confirming or Confirming(), writer.state, searched=self.tally.searched
-        )
 
     def recover(self, *, retry_failed: bool = False) -> None:
         """Rebuilds the ledger after an earlier process ended.
@@ -80,92 +82,75 @@ class StudyLedger:
             if is_stuck or self._search.is_exhausted(cell.name):
                 self._end_search(cell)
         for cell in self.cells.values():
-            for trial in self._confirmations.of(cell):
+            for trial in cell.unconfirmed:
                 if trial.attempts:
                     self._recover_trial(trial)
 
     def next(self, cells: Container[str] | None = None) -> PlannedTrial | Literal["wait", "done"]:
-        """The next trial, once the log has it. Trials that are nearest to a result come first.
-
-        The order: interrupted trials, the first one of each cell, confirmations of cells whose search is over, a new
-        configuration for the cell with the fewest epochs committed. "wait": none can start now; "done": none is left,
-        or the log has not accepted events for too long. cells: only trials of these cells, while the other cells wait;
-        None: of all cells.
-        """
+        """The next trial by the rules of `next_trial`, once the log has it. "wait": none can start now; "done": none is
+        left, or the log has not accepted events for too long. cells: only trials of these cells, while the other cells
+        wait; None: of all cells."""
         now = self._clock()
         if now < self._settle_not_before:
             return "wait"
-        found = self._chosen(cells)
+        found = self._chosen(now, cells)
         if isinstance(found, str):
             return found
         try:
             self._writer.settle(_SETTLE_WITHIN_S)
         except StorageError as error:
-            self._requeued.add(found.name)
+            self._waiting.append(found)
             self.outage, self._settle_not_before = str(error), now + _AGAIN_AFTER_S
             self._silent_since = now if self._silent_since is None else self._silent_since
-            is_given_up = now - self._silent_since > _AT_MOST_S and not self.tally.count("running")
-            return "done" if is_given_up else "wait"
+            is_running = any(not each.is_closed and each.status == "running" for each in self.trials.values())
+            return "done" if now - self._silent_since > _AT_MOST_S and not is_running else "wait"
         self.outage = self._silent_since = None
         return found
 
-    def _chosen(self, cells: Container[str] | None) -> PlannedTrial | Literal["wait", "done"]:
-        now, may = self._clock(), [cell for cell in self.cells.values() if cells is None or cell.name in cells]
-        ready = self._requeued.next(
-            now, may=lambda name: cells is None or self.trials[name].cell in cells
-        )
-        if ready is not None:
-            return self.trials[ready]
-        untried = self._cell_to_search([cell for cell in may if not self.tally.asked(cell)])
-        if untried is not None:
-            return self._asked(untried, cells)
-        confirmation = self._next_confirmation(may)
-        if confirmation is not None and confirmation.attempts:  # the cell's search was resumed
-            self._recover_trial(confirmation)
-            return self._chosen(cells)
-        if confirmation is not None:
-            return self._know(confirmation)
-        cell = self._cell_to_search(may)
-        if cell is not None:
-            return self._asked(cell, cells)
-        is_passed_over = len(may) < len(self.cells) and self._has_more()
-        return "wait" if is_passed_over or self.tally.count("due") else "done"
+    def _chosen(self, now: float, cells: Container[str] | None) -> PlannedTrial | Literal["wait", "done"]:
+        while True:
+            found = next_trial(
+                list(self.cells.values()), self._waiting, now=now, places=self.places, fitting=cells
+            )
+            if isinstance(found, CellSearch):
+                drawn = self._search.ask(found.name, self.history(found.name))
+                if drawn is not None:
+                    return self._know(self._searched(found, drawn))
+                self._end_search(found)
+            elif isinstance(found, str):
+                return found
+            elif found in self._waiting:
+                self._waiting.remove(found)
+                return found
+            elif found.attempts:  # a confirmation of an earlier process, whose search was resumed
+                self._recover_trial(found)
+            else:
+                return self._know(found)
 
     def unfinished(self) -> list[str]:
         """The cells that have trials to run now or later."""
-        due = {
-            trial.cell for trial in self.trials.values() if not (trial.is_closed or trial.is_left_open)
-        }
         return [
             cell.name for cell in self.cells.values()
-            if cell.name in due or not self.tally.is_exhausted(cell) or self._confirmations.left(cell, self.trials)
+            if cell.is_running_or_pausing or not cell.is_exhausted or cell.unconfirmed
         ]
 
     def searching(self) -> list[str]:
         """The cells whose search is not over."""
-        return [cell.name for cell in self.cells.values() if self.tally.is_searching(cell)]
+        return [cell.name for cell in self.cells.values() if not cell.is_over]
 
     def target_of(self, cell: str) -> float | None:
         """The M-Recall, in per cent, at which trials of the cell's search stop; None without a target."""
-        return self._goals.target(cell)
+        known = self.cells[cell].objective
+        return known.target if known is not None else None
 
     def has_work(self) -> bool:
         """Whether a trial is unfinished or still to be asked for. Does not ask for one."""
-        return bool(self.tally.count("open")) or self._has_more()
-
-    def _has_more(self) -> bool:
-        """Whether a trial is still to be asked for."""
-        cells = list(self.cells.values())
-        return self._cell_to_search(cells) is not None or self._next_confirmation(cells) is not None
+        is_open = any(not trial.is_closed for trial in self.trials.values())
+        return is_open or any(cell.has_more for cell in self.cells.values())
 
     def promised(self) -> int:
-        """Estimate of the study's number of trials. Pruned trials make room for others, and a budget in seconds may end
-        a cell early."""
-        asked = {cell.name: self.tally.asked(cell) for cell in self.cells.values()}
-        return sum(
-            asked[cell.name] + self.tally.budget(cell).room(asked[cell.name]) + self._confirmations.promised(cell)
-            for cell in self.cells.values()
-        )
+        """Estimate of the study's number of trials."""
+        return sum(cell.promised for cell in self.cells.values())
 
     def open_attempt(
         self, trial: str, *, number: int, environment: Mapping[str, str], protocol: Mapping[str, object],
@@ -175,26 +160,24 @@ class StudyLedger:
         planned = self.trials[trial]
         if planned.status == "running" and planned.attempts.number != number:
             self._end(planned, "killed", {}, [], "its process died; a new attempt continues from the checkpoint")
-        cell, spec = self.cells[planned.cell], planned.spec
+        search, spec = self.cells[planned.cell], planned.spec
+        cell = search.cell
         notes = {ROLES: " and ".join(planned.roles)} if planned.roles else {}
         notes |= {DRAWN_BY: planned.drawn_by} if planned.drawn_by else {}
-        notes |= self.tally.recorded_budget(cell) if planned.phase == "search" else {}
+        notes |= search.recorded_budget() if planned.phase == "search" else {}
         self._writer.start_attempt(AttemptStart(
             study=self.study.study, trial=trial, cell=cell.name, network=cell.network_name, loss=cell.loss_name,
             number=number, seed=spec.seed, phase=planned.phase, configuration=dict(planned.configuration),
             resolved=spec.to_plain(), environment={**environment, **notes}, protocol=protocol,
         ))
         planned.begun()
-        self.tally.changed(planned)
         self._note_points(planned, inherited)
-        self.tally.changed(planned)
 
     def record_point(self, trial: str, point: ValidationPoint, *, summary: Mapping[str, float] | None = None) -> None:
         """Records one validation of a running attempt, in one batch. summary: the attempt's totals so far."""
         planned = self.trials[trial]
         self._note_points(planned, [point])
         planned.totals = dict(summary or {})
-        self.tally.changed(planned)
 
     def close(
         self, trial: str, status: AttemptStatus, *, summary: Mapping[str, float], artifacts: Iterable[Path] = (),
@@ -208,7 +191,7 @@ class StudyLedger:
         self._end(planned, status, summary, list(artifacts), error)
 
     def interrupted(self, trial: str, reason: str, *, was_asked: bool = False) -> float | None:
-        """Requeues a trial that was stopped from outside. Returns the seconds that it pauses before it continues.
+        """Notes that a trial was stopped from outside. Returns the seconds that it pauses before it continues.
 
         was_asked: its machine was taken away with a warning; it continues at once, and the interruption is not counted.
         None: the trial has been interrupted too often without a new validation and is left open for the next run of the
@@ -228,9 +211,8 @@ class StudyLedger:
         if planned.status == "running":
             self._end(planned, "killed", planned.totals, [], reason)
         pause = self._paused(planned, reason, was_asked=was_asked)
-        self.tally.changed(planned)
         if pause is not None:
-            self._requeued.add(trial)
+            self._waiting.append(planned)
         return pause
 
     def interrupt(self) -> list[str]:
@@ -266,50 +248,39 @@ class StudyLedger:
     ) -> None:
         known = {**_from_curve(planned.curve), **summary}
         if planned.phase == "search" and status in TERMINAL:
-            known |= self._goals.numbers(planned, known)
+            known |= search_numbers(self.study, self.cells[planned.cell].objective, planned.curve, known)
         files = [f"trials/{planned.name}/{path.name}" for path in artifacts]
         self._writer.finish_attempt(_running(planned), status, summary=known, files=files, error=error)
-        self.tally.changed(planned)
 
     def _recover_trial(self, planned: PlannedTrial) -> None:
         planned.is_again = self._retries_failed and planned.status == "failed"
         self._know(planned)
         if not planned.is_closed:
-            self._requeued.add(planned.name)
-
-    def _asked(self, cell: Cell, cells: Container[str] | None) -> PlannedTrial | Literal["wait", "done"]:
-        """A new configuration of a cell. cells: as in `next`."""
-        drawn = self._search.ask(cell.name, self.history(cell.name))
-        if drawn is not None:
-            return self._know(self._searched(cell, drawn))
-        self._end_search(cell)
-        return self._chosen(cells)
+            self._waiting.append(planned)
 
     def history(self, cell: str) -> TrialHistory:
         """The trials of a cell's search as samplers see them. The target of the cell must be known."""
-        objective = self._goals.objective(self.cells[cell])
+        objective, searched = self.cells[cell].objective, self.cells[cell].searched
         assert objective is not None, f"{cell}: its target is not known"
-        return self._search.history(cell, objective, {
-            trial.number: trial.attempts[-1] for trial in self.trials.values()
-            if trial.phase == "search" and trial.cell == cell and trial.is_closed
-        })
+        ended = {trial.number: trial.attempts[-1] for trial in searched if trial.is_closed}
+        return self._search.history(cell, objective, ended)
 
-    def _end_search(self, cell: Cell) -> None:
+    def _end_search(self, cell: CellSearch) -> None:
         """Notes that the cell has no further configuration. If all of the last ones were refused, a failed trial stands
         for the one that was not found. Its name differs from the names of all configurations."""
         why = self._search.why_none(cell.name)
         if why is not None:
-            number, seed = self._search.drawn(cell.name)[-1].number, cell.seeds[0]
+            number, seed = self._search.drawn(cell.name)[-1].number, cell.cell.seeds[0]
             name = f"{cell.name}-refused{number:03d}-s{seed}"
-            trial = build_trial(self.study, cell, {}, trial=name, seed=seed)
+            trial = build_trial(self.study, cell.cell, {}, trial=name, seed=seed)
             self._know(PlannedTrial(self._writer.state, trial, number, "search", {}))
-        self.tally.exhaust(cell)
+        cell.has_no_more = True
         if why is not None:
             self.close(name, "failed", summary={}, error=f"{NO_CONFIGURATION} for {why}")
 
     def _know(self, planned: PlannedTrial) -> PlannedTrial:
         self.trials[planned.name] = planned
-        self.tally.changed(planned)
+        self.cells[planned.cell].add(planned)
         return planned
 
     def _note_points(self, planned: PlannedTrial, points: Sequence[ValidationPoint]) -> None:
@@ -318,27 +289,11 @@ class StudyLedger:
             self._writer.record_points(_running(planned), points)
             planned.validated(furthest)
 
-    def _cell_to_search(self, cells: Iterable[Cell]) -> Cell | None:
-        """The cell with the fewest epochs committed so far, among the cells that may ask for a configuration now."""
-        committed: dict[str, float] = {}
-        places = self.places // max(1, len(self.searching()))
-        for cell in cells:
-            if self.tally.count("disturbed", cell) or self.tally.is_exhausted(cell):
-                continue
-            if self._goals.objective(cell) is None:  # its target is not known yet
-                continue
-            if self.tally.count("open", cell) < at_once(self.study.search, self.tally.asked(cell), places):
-                committed[cell.name] = self.tally.budget(cell).committed
-        return self.cells[min(committed, key=lambda name: committed[name])] if committed else None
-
-    def _next_confirmation(self, cells: Iterable[Cell]) -> PlannedTrial | None:
-        """A confirmation that has not been handed out; None if none is left."""
-        return next((trial for cell in cells for trial in self._confirmations.left(cell, self.trials)), None)
-
-    def _searched(self, cell: Cell, drawn: Drawn) -> PlannedTrial:
+    def _searched(self, cell: CellSearch, drawn: Drawn) -> PlannedTrial:
         """The trial of a configuration of the cell's search."""
-        name = trial_id(cell.name, drawn.number, cell.seeds[0])
-        trial = build_trial(self.study, cell, drawn.configuration, trial=name, seed=cell.seeds[0])
+        seed = cell.cell.seeds[0]
+        name = trial_id(cell.name, drawn.number, seed)
+        trial = build_trial(self.study, cell.cell, drawn.configuration, trial=name, seed=seed)
         return PlannedTrial(
             self._writer.state, trial, drawn.number, "search", drawn.configuration,
             drawn_by=str(drawn.attributes.get(SAMPLED_BY, "")),

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,13 +18,14 @@ import ray
 from vsetune.errors import StorageError
 from vsetune.storage.paths import home
 from vsetune.storage.whole_files import make_folder, write_text
+from vsetune.study.cell_numbers import CellNumbers
 from vsetune.study.exported_metrics import METRICS, StudyNow
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.metrics_export import MetricsBoard
 from vsetune.study.node_types import type_of
 from vsetune.study.stopping import StopRequest
-from vsetune.study.study_tally import TrialState
 from vsetune.study.trial_measures import price_of
+from vsetune.study.trials import TrialState
 
 REFRESH_EVERY_S = 5.0
 _LONGEST_REASON = 60
@@ -85,15 +87,16 @@ class StudyMetrics:
                 self._board.put(metric, {(self._study, *values): value for values, value in metric.read(now).items()})
 
     def _now(self) -> StudyNow:
-        tally = self._ledger.tally
         planned = self._ledger.trials
+        states = Counter(trial.state for trial in planned.values())
         reason = (self._stop.reason or "none").partition(" (")[0][:_LONGEST_REASON]
         types: dict[str, list[float]] = {}
         for node in self._nodes():
             types.setdefault(node.node_type, []).append(node.usd_per_hour or 0.0)
         return StudyNow(
-            trials={state: tally.count(state) for state in get_args(TrialState)}, promised=self._ledger.promised(),
-            cells={cell: tally.cell(cell) for cell in self._ledger.cells}, backlog=self._backlog(),
+            trials={state: states[state] for state in get_args(TrialState)}, promised=self._ledger.promised(),
+            cells={name: CellNumbers.of(cell.trials) for name, cell in self._ledger.cells.items()},
+            backlog=self._backlog(),
             stop=reason if self._stop.is_requested else None, last_report=self._last_report,
             heard={
                 (planned[trial].cell, trial, planned[trial].phase): heard

@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from vsetune.study.cell_numbers import CellNumbers
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trials import PlannedTrial
 
@@ -24,7 +25,7 @@ _STYLES = {"finished": "green", "pruned": "yellow", "failed": "red"}
 
 def resumed_line(ledger: StudyLedger) -> str:
     """One line on the state of a resumed study. A trial without a validation has no checkpoint to continue from."""
-    ended = ledger.tally.count("ended")
+    ended = sum(each.is_closed for each in ledger.trials.values())
     begun = sum(not each.is_closed and each.epoch > 0 for each in ledger.trials.values())
     state = f"{ended} of {ledger.promised()} trials {'has' if ended == 1 else 'have'} ended"
     then = f", {begun} {'continues from its checkpoint' if begun == 1 else 'continue from their checkpoints'}"
@@ -42,9 +43,8 @@ class StudyProgress:
         when every cell has a trial that has ended; None where there is nothing to show."""
         self._ledger, self._console, self._clock = ledger, console, clock
         self._started, self._drawn = clock(), 0.0
-        self._shown = len(ledger.tally.closed)
         self._warned: set[str] = set()
-        self._done = ledger.tally.count("ended")
+        self._shown = set(self._ended())
         self._trained_before = self._trained()
         self._first_board: Callable[[], RenderableType | None] | None = first_board
         if self._is_first_round_over():
@@ -66,19 +66,21 @@ class StudyProgress:
 
     def changed(self) -> None:
         """Prints trials that ended since the last call."""
-        closed = self._ledger.tally.closed
-        while self._shown < len(closed):
-            name = closed[self._shown]
-            self._shown, self._done = self._shown + 1, self._done + 1
-            self._console.print(self._line(name, self._ledger.trials[name]), highlight=False, soft_wrap=True)
+        new = [trial for trial in self._ended() if trial not in self._shown]
+        for trial in sorted(new, key=lambda each: each.attempts[-1].seen):
+            self._shown.add(trial)
+            self._console.print(self._line(trial), highlight=False, soft_wrap=True)
         if self._first_board is not None and self._is_first_round_over():
             show, self._first_board = self._first_board, None
-            board = show() if self._done < self._ledger.promised() else None
+            board = show() if len(self._shown) < self._ledger.promised() else None
             if board is not None:
                 self._console.print("", "first results; they change as more trials end", board, "", sep="\n")
 
     def _is_first_round_over(self) -> bool:
-        return all(self._ledger.tally.cell(name).ended for name in self._ledger.cells)
+        return {trial.cell for trial in self._ended()} >= self._ledger.cells.keys()
+
+    def _ended(self) -> list[PlannedTrial]:
+        return [trial for trial in self._ledger.trials.values() if trial.is_closed]
 
     def paused(self, name: str, reason: str, pause_s: float | None) -> None:
         """Prints that a trial was interrupted. pause_s: seconds until it continues; None leaves it to `--resume`."""
@@ -114,11 +116,11 @@ class StudyProgress:
         self._drawn = self._clock()
         self._console.print(self._head(), highlight=False, soft_wrap=True)
 
-    def _line(self, name: str, trial: PlannedTrial) -> Text:
-        done, promised = self._done, self._ledger.promised()
+    def _line(self, trial: PlannedTrial) -> Text:
+        done, promised = len(self._shown), self._ledger.promised()
         text = Text(f"{self._clock() - self._started:6.0f} s  [{done}/{promised}] ", style="dim")
         style = _STYLES.get(trial.status, "none")
-        text.append(f"{trial.status:8} ", style=style).append(name, style="bold")
+        text.append(f"{trial.status:8} ", style=style).append(trial.name, style="bold")
         if trial.best_m_recall is not None:
             text.append(f"  best M-Recall {trial.best_m_recall:.1f} % in {trial.epoch:.4g} epochs", style="none")
         if trial.error:
@@ -127,9 +129,10 @@ class StudyProgress:
 
     def _trained(self) -> float:
         """Trials that have ended, and of each that runs the share of its epochs that it has trained."""
-        running = [trial for name in self._ledger.cells for trial in self._ledger.tally.cell(name).running]
-        shares = (min(1.0, trial.epoch / (trial.spec.training.epochs or 1.0)) for trial in running)
-        return self._ledger.tally.count("ended") + sum(shares)
+        return sum(
+            1.0 if trial.is_closed else min(1.0, trial.epoch / (trial.spec.training.epochs or 1.0))
+            for trial in self._ledger.trials.values() if trial.is_closed or trial.status == "running"
+        )
 
     def _left(self, promised: int, elapsed_s: float) -> str:
         """Estimate of the remaining time, from the pace of this process. What was trained before a resume is left out,
@@ -143,12 +146,12 @@ class StudyProgress:
 
     def _others(self) -> str:
         """The number of trials that neither run nor have ended: `, 2 waiting`."""
-        count = self._ledger.tally.count("waiting") + self._ledger.tally.count("left_open")
+        count = sum(not trial.is_closed and trial.status == "waiting" for trial in self._ledger.trials.values())
         return f", {count} waiting" if count else ""
 
     def _head(self) -> Text:
         """`quickstart: 3 of 15 trials, 2.0 min, about 5 min left`"""
-        done, promised = self._ledger.tally.count("ended"), self._ledger.promised()
+        done, promised = len(self._ended()), self._ledger.promised()
         elapsed = self._clock() - self._started
         return Text(
             f"{self._ledger.study.study}: {done} of {promised} trials, {elapsed / 60:.1f} min, "
@@ -156,19 +159,19 @@ class StudyProgress:
         )
 
     def _view(self) -> Group:
-        done, promised = self._ledger.tally.count("ended"), self._ledger.promised()
+        done, promised = len(self._ended()), self._ledger.promised()
         table = Table(box=None, padding=(0, 2, 0, 0))
         for column in ("cell", "ended", "running now", "best M-Recall"):
             table.add_column(column, justify="left" if column in ("cell", "running now") else "right")
-        for name in self._ledger.cells:
-            tally = self._ledger.tally.cell(name)
+        for name, cell in self._ledger.cells.items():
+            numbers = CellNumbers.of(cell.trials)
             table.add_row(
-                name, str(tally.ended),
+                name, str(numbers.ended),
                 ", ".join(
                     f"{trial.name.removeprefix(name + '-')} at epoch {trial.epoch:.2f}"
-                    for trial in tally.running
+                    for trial in numbers.running
                 ),
-                f"{tally.best:.1f} %" if tally.best else "",
+                f"{numbers.best:.1f} %" if numbers.best else "",
             )
         bar = ProgressBar(total=max(promised, 1), completed=done, width=60)
         return Group(self._head(), bar, Text(), table)  # a bar does not end its line, the empty text does

@@ -1,22 +1,36 @@
-"""The trials that a study runs, and the queue of interrupted ones."""
+"""A trial that its study runs: its attempts in the log, and what only the driver knows of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import cached_property
+from typing import Literal, NamedTuple, get_args
 
 from vsetune.config.study.cells import Configuration
 from vsetune.config.study.training import TrialSpec
 from vsetune.metrics.curves import SAME_EPOCH, best_of_curve
-from vsetune.records.events import AttemptStatus
+from vsetune.records.events import AttemptStatus, was_cut_short
 from vsetune.records.state import Attempt, StudyState, Trial
+from vsetune.report.rows import Cost
+from vsetune.report.selection import cost_of
+from vsetune.training.failures import Kind
 
 Phase = Literal["search", "confirm"]
+TrialState = Literal["waiting", "left_open", "running", "finished", "pruned", "failed"]
+"""States on dashboards, one for each trial. waiting: also after an interruption."""
 TERMINAL: tuple[AttemptStatus, ...] = ("finished", "pruned", "failed")
-
-
 _NOT_BEGUN = Trial()
+
+
+class Measured(NamedTuple):
+    """What a trial has come to. best: M-Recall in per cent, 0 without one. validations: those repeated after a crash
+    count once. attempts: status and kind of failure of each, the kind `none` without a failure."""
+
+    cost: Cost
+    best: float
+    validations: int
+    attempts: list[tuple[AttemptStatus, str]]
 
 
 @dataclass(eq=False)
@@ -45,6 +59,7 @@ class PlannedTrial:
     is_left_open: bool = False
     reason: str | None = None
     totals: Mapping[str, float] = field(default_factory=dict)
+    _ended_as: AttemptStatus | Literal["waiting"] | None = field(default=None, init=False)
 
     @property
     def name(self) -> str:
@@ -67,13 +82,28 @@ class PlannedTrial:
     @property
     def status(self) -> AttemptStatus | Literal["waiting"]:
         """Of the last attempt; `waiting` before the first and after an interruption."""
+        if self._ended_as is not None:
+            return self._ended_as
         last = self.last
         return "waiting" if last is None or last.status == "killed" or self.is_again else last.status
 
     @property
     def is_closed(self) -> bool:
-        """Whether the trial has ended: finished, pruned or failed."""
-        return self.status in TERMINAL
+        """Whether the trial has ended: finished, pruned or failed. It then stays as it is."""
+        if self._ended_as is None and (status := self.status) in TERMINAL:
+            self._ended_as = status
+        return self._ended_as is not None
+
+    @property
+    def state(self) -> TrialState:
+        """As dashboards show it."""
+        is_left = self.is_left_open and self.status == "waiting"
+        return "left_open" if is_left else self.status  # type: ignore[return-value]  # it is never `killed`
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether it was interrupted and has not continued yet."""
+        return self.status == "waiting" and (self.is_left_open or self.error is not None)
 
     @property
     def error(self) -> str | None:
@@ -96,6 +126,33 @@ class PlannedTrial:
         """Best M-Recall in per cent; None before the first validation."""
         return best_of_curve(self.curve).m_recall if self.curve else None
 
+    @property
+    def measured(self) -> Measured:
+        return self._measured_at_end if self.is_closed else self._measure()
+
+    @property
+    def cost(self) -> Cost:
+        """Of all attempts."""
+        return self._measured_at_end.cost if self.is_closed else cost_of([self.attempts])
+
+    @cached_property
+    def shortened_to(self) -> float | None:
+        """Epochs that a trial has trained which has ended with fewer than planned, by a decision of the search; None
+        for any other trial that has ended."""
+        is_short = self.status == "pruned" or was_cut_short(self.status, self.error)
+        return self.cost.budget_epochs if is_short else None
+
+    @cached_property
+    def _measured_at_end(self) -> Measured:
+        return self._measure()
+
+    def _measure(self) -> Measured:
+        attempts = self.attempts
+        return Measured(
+            cost_of([attempts]), self.best_m_recall or 0.0, len(attempts.longest_curve),
+            [(attempt.status, kind_of(attempt)) for attempt in attempts],
+        )
+
     def begun(self) -> None:
         """Notes that an attempt runs."""
         self.is_again, self.reason, self.totals = False, None, {}
@@ -116,21 +173,9 @@ def pause_after(interruptions: int) -> float:
     return float(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (interruptions - 1)))
 
 
-class Requeued:
-    """Names of trials in the order of their interruptions. not_before: gives the time from which one may continue, on
-    the clock of `now` in `next`; it may change while the trial is in the queue."""
-
-    def __init__(self, *, not_before: Callable[[str], float]) -> None:
-        self._not_before = not_before
-        self._names: list[str] = []
-
-    def add(self, trial: str) -> None:
-        self._names.append(trial)
-
-    def next(self, now: float, *, may: Callable[[str], bool] = lambda trial: True) -> str | None:
-        """Takes the first trial that may continue; None if there is none. Trials that `may` excludes keep their place.
-        """
-        found = next((name for name in self._names if self._not_before(name) <= now and may(name)), None)
-        if found is not None:
-            self._names.remove(found)
-        return found
+def kind_of(attempt: Attempt) -> str:
+    """The kind of failure of an attempt, `other` for one without a kind, such as Ctrl-C; `none` without a failure."""
+    if attempt.status not in ("failed", "killed"):
+        return "none"
+    kind = (attempt.error or "").partition(":")[0]
+    return kind if kind in get_args(Kind) else "other"

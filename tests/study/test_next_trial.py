@@ -1,26 +1,28 @@
-"""Whatever happens to trials, what the ledger has counted is what counting them anew gives, and so are its answers."""
+"""Whatever happens to trials, what runs next and what is shown follow from a plain look through all trials."""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from logged_studies import begun
-from recounting.recounted_tally import RecountedTally
 
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.records.events import TARGET_REACHED, ValidationPoint
+from vsetune.records.events import TARGET_REACHED, ValidationPoint, was_cut_short
 from vsetune.records.writer import StudyWriter
+from vsetune.report.selection import cost_of
 from vsetune.search.configurations import ConfigurationSearch
-from vsetune.study.cell_budget import at_once
+from vsetune.study.cell_budget import CellBudget, at_once
+from vsetune.study.cell_numbers import CellNumbers
 from vsetune.study.confirmations import Confirming, confirmations_of
 from vsetune.study.ledger import StudyLedger
-from vsetune.study.study_tally import TrialState
-from vsetune.study.trials import PlannedTrial, Requeued
+from vsetune.study.next_trial import next_trial
+from vsetune.study.trials import TERMINAL, PlannedTrial, kind_of
 
 CONFIRMING = Confirming(2, contenders=True)
 
@@ -40,6 +42,7 @@ class History:
         changes["search"] = plain["search"] | changes.get("search", {})  # type: ignore[operator]
         self.study = parse_spec(plain | changes, StudySpec, where="test")
         self.cells = resolve_cells(self.study, where="test")
+        self.shortened: dict[str, float] = {}
         self.chance, self.now, self.in_line, self.happened = random.Random(seed), 0.0, [], set()  # type: ignore[var-annotated]
         self.writer = StudyWriter()
         self.start()
@@ -116,56 +119,89 @@ class History:
 
     def plain_answer(self) -> Cell | str:
         """The trial that is next, or the cell that is to be asked for one, or `wait` or `done`."""
-        trials, counts = self.ledger.trials, RecountedTally.over(self.ledger.tally, self.ledger.trials)
+        trials = self.ledger.trials
+        plain = {cell.name: PlainCell(self, cell) for cell in self.cells}
         ready = next((name for name in self.in_line if trials[name].not_before <= self.now), None)
         if ready is not None:
             return ready
         asking = [
             cell for cell in self.cells
-            if not counts.count("disturbed", cell) and not counts.is_exhausted(cell)
-            and self.ledger._goals.objective(cell) is not None
-            and counts.count("open", cell) < at_once(self.study.search, counts.asked(cell))
+            if not plain[cell.name].is_disturbed and not plain[cell.name].is_exhausted
+            and self.ledger.cells[cell.name].objective is not None
+            and len(plain[cell.name].open) < at_once(self.study.search, len(plain[cell.name].searched))
         ]
-        if untried := [cell for cell in asking if not counts.asked(cell)]:
-            return min(untried, key=lambda cell: counts.budget(cell).committed)
+        if untried := [cell for cell in asking if not plain[cell.name].searched]:
+            return untried[0]
         for cell in self.cells:
-            if (searched := counts.searched(cell)) is not None:
+            if plain[cell.name].is_over:
+                searched = plain[cell.name].searched
                 for planned in confirmations_of(self.study, cell, searched, CONFIRMING, self.ledger._writer.state):
                     if planned.name not in trials and planned.name not in self.was_over:
                         return planned.name
         if asking:
-            return min(asking, key=lambda cell: counts.budget(cell).committed)
-        return "wait" if counts.count("due") else "done"
-
-    def counted(self, counts: Any) -> list[Any]:
-        of_study = [counts.count(state) for state in ("open", "due", "running")]
-        return of_study + [
-            (
-                counts.asked(cell), counts.count("open", cell), counts.count("disturbed", cell), counts.budget(cell),
-                counts.is_exhausted(cell), counts.is_searching(cell),
-                [trial.name for trial in counts.searched(cell) or ()],
-            )
-            for cell in self.cells
-        ]
-
-    def compare_shown(self) -> None:
-        """What people and dashboards are shown, with what looking through all trials gives."""
-        tally, anew = self.ledger.tally, RecountedTally.over(self.ledger.tally, self.ledger.trials)
-        states = ("ended", *get_args(TrialState))
-        assert [tally.count(state) for state in states] == [anew.count(state) for state in states]
-        assert set(tally.closed) >= {name for name, trial in self.ledger.trials.items() if trial.is_closed}
-        for cell in self.cells:
-            kept, plain = dict(vars(tally.cell(cell.name))), dict(vars(anew.cell(cell.name)))
-            for key in ("charged_epochs", "wasted_epochs", "device_seconds"):
-                assert kept.pop(key) == pytest.approx(plain.pop(key), rel=1e-9)
-            assert kept == plain
+            return min(asking, key=lambda cell: plain[cell.name].committed)
+        return "wait" if any(not is_over(trial) and not trial.is_left_open for trial in trials.values()) else "done"
 
     def compare(self) -> None:
-        tally, anew = self.ledger.tally, RecountedTally.over(self.ledger.tally, self.ledger.trials)
-        assert self.counted(tally) == self.counted(anew)
-        assert [tally.device_seconds(cell) for cell in self.cells] == pytest.approx(
-            [anew.device_seconds(cell) for cell in self.cells], rel=1e-12
-        )
+        for cell in self.cells:
+            found, plain = self.ledger.cells[cell.name], PlainCell(self, cell)
+            assert (found.searched, found.open, found.committed, found.room) == (
+                plain.searched, plain.open, plain.committed, plain.room)
+            assert (found.is_exhausted, found.is_over) == (plain.is_exhausted, plain.is_over)
+        is_due = any(not is_over(trial) and not trial.is_left_open for trial in self.ledger.trials.values())
+        assert any(cell.is_running_or_pausing for cell in self.ledger.cells.values()) == is_due
+
+    def compare_shown(self) -> None:
+        """What people and dashboards are shown."""
+        for name, trial in self.ledger.trials.items():
+            is_left = trial.is_left_open and not is_over(trial)
+            assert trial.state == ("left_open" if is_left else trial.status), name
+        for cell in self.cells:
+            shown = dict(vars(CellNumbers.of(self.ledger.cells[cell.name].trials)))
+            plain = PlainCell(self, cell).numbers()
+            for key in ("charged_epochs", "wasted_epochs", "device_seconds"):
+                assert shown.pop(key) == pytest.approx(plain.pop(key), rel=1e-9)
+            assert shown == plain
+
+
+def is_over(trial: PlannedTrial) -> bool:
+    return trial.status in TERMINAL
+
+
+class PlainCell:
+    """A cell by a look through all trials of the study. Nothing is kept, except the epochs of a shortened trial."""
+
+    def __init__(self, history: History, cell: Cell) -> None:
+        self._study, self._cell, self._found = history.study, cell, history.ledger.cells[cell.name]
+        self.trials = [trial for trial in history.ledger.trials.values() if trial.cell == cell.name]
+        self.searched = [trial for trial in self.trials if trial.phase == "search"]
+        self.open = [trial for trial in self.searched if not is_over(trial)]
+        self.is_disturbed = any(trial.status == "waiting" and trial.error is not None for trial in self.searched)
+        self.committed = sum([
+            history.shortened.setdefault(trial.name, cost_of([trial.attempts]).budget_epochs) if is_short(trial)
+            else history.shortened.get(trial.name, float(cell.training["epochs"])) for trial in self.searched
+        ])
+        budget = replace(CellBudget.of(self._study, cell), committed=self.committed)
+        self.room = 0 if self._found.has_no_more else budget.room(len(self.searched))
+        cost, most_s = cost_of([trial.attempts for trial in self.trials]), self._study.budget.device_seconds_per_cell
+        self.is_exhausted = not self.room or (most_s is not None and cost.device_seconds >= most_s)
+        self.is_over = bool(self.searched) and self.is_exhausted and not self.open
+
+    def numbers(self) -> dict[str, Any]:
+        cost = cost_of([trial.attempts for trial in self.trials])
+        return {
+            "ended": sum(is_over(trial) for trial in self.trials),
+            "running": tuple(trial for trial in self.trials if trial.status == "running"),
+            "best": max((trial.best_m_recall or 0.0 for trial in self.trials), default=0.0),
+            "charged_epochs": cost.budget_epochs, "wasted_epochs": cost.wasted_epochs,
+            "device_seconds": cost.device_seconds, "usd": cost.usd,
+            "validations": sum(len(trial.attempts.longest_curve) for trial in self.trials),
+            "attempts": Counter((each.status, kind_of(each)) for trial in self.trials for each in trial.attempts),
+        }
+
+
+def is_short(trial: PlannedTrial) -> bool:
+    return trial.status == "pruned" or was_cut_short(trial.status, trial.error)
 
 
 def point(epoch: float, m_recall: float) -> ValidationPoint:
@@ -176,7 +212,7 @@ def point(epoch: float, m_recall: float) -> ValidationPoint:
     {}, {"budget": {"epochs_per_cell": 10.5}}, {"budget": {"device_seconds_per_cell": 60.0}},
     {"search": {"objective": "epochs_to_target", "target": "baseline"}},
 ], ids=["configurations", "epochs", "seconds", "target"])
-def test_counts_and_answers_are_those_of_a_plain_recount_after_every_step(changes: dict[str, Any]) -> None:
+def test_answers_and_numbers_are_those_of_a_plain_look_after_every_step(changes: dict[str, Any]) -> None:
     happened: set[str] = set()
     for seed in range(4):
         history = History(seed, **changes)
@@ -192,11 +228,22 @@ def test_counts_and_answers_are_those_of_a_plain_recount_after_every_step(change
 
 
 def test_the_first_in_line_goes_on_whose_pause_is_over_even_if_it_was_moved_meanwhile() -> None:
-    moments = {"a": 9.0, "b": 2.0, "c": 1.0, "d": 0.0}
-    line = Requeued(not_before=lambda name: moments[name])
-    for name in "abcd":
-        line.add(name)
-    assert [line.next(1.0)] == ["c"]
-    moments["d"] = 4.0  # it was ready, and was interrupted again
-    assert [line.next(1.0), line.next(3.0), line.next(3.0)] == [None, "b", None]
-    assert [line.next(10.0), line.next(10.0), line.next(10.0)] == ["a", "d", None]
+    history = History(0)
+    for _ in range(4):
+        history.ask()
+    line = list(history.ledger.trials.values())[:4]
+    for trial, moment in zip(line, (9.0, 2.0, 1.0, 0.0), strict=True):
+        trial.not_before = moment
+
+    def first(now: float) -> PlannedTrial | None:
+        found = next_trial(list(history.ledger.cells.values()), line, now=now, places=0)
+        if isinstance(found, PlannedTrial) and found in line:
+            line.remove(found)
+            return found
+        return None
+
+    a, b, c, d = line
+    assert first(1.0) is c
+    d.not_before = 4.0  # it was ready, and was interrupted again
+    assert [first(1.0), first(3.0), first(3.0)] == [None, b, None]
+    assert [first(10.0), first(10.0), first(10.0)] == [a, d, None]

@@ -20,7 +20,7 @@ from vsetune.records.writer import StudyWriter
 from vsetune.report.building import build
 from vsetune.report.selection import winner_of
 from vsetune.search.configurations import ConfigurationSearch
-from vsetune.study.cell_goals import target_cell
+from vsetune.study.cell_objectives import target_cell
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trainable import as_result
 from vsetune.study.trials import PlannedTrial
