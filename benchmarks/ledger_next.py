@@ -23,7 +23,6 @@ from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import Drawn, StudyRecord, ValidationPoint
 from vsetune.records.writer import StudyWriter
-from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.cell_numbers import CellNumbers
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trials import PlannedTrial
@@ -72,7 +71,7 @@ def begun(*, cells: int, trials: int, budget: Mapping[str, float] | None = None)
     for cell in made:
         for number in range(trials):
             writer.draw(Drawn(cell.name, number, "running", {"loss.margin": number / 1e5}, {}, {}, at=0.0))
-    ledger = StudyLedger(study, made, writer, ConfigurationSearch(made, study.search, writer))
+    ledger = StudyLedger(study, made, writer)
     ledger.recover()
     open_all(ledger)
     end_until(ledger, trials - AT_ONCE)

@@ -23,7 +23,6 @@ from vsetune.records.events import StudyRecord, ValidationPoint
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
-from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trials import PlannedTrial
 
@@ -71,7 +70,7 @@ def begun(writer: StudyWriter, trials: int) -> StudyLedger:
     study = parse_spec(plain, StudySpec, where="benchmark")
     cells = resolve_cells(study, where="benchmark")
     writer.open_study(StudyRecord(study.study, study.fingerprint(), study.to_plain()), resume=False)
-    return StudyLedger(study, cells, writer, ConfigurationSearch(cells, study.search, writer))
+    return StudyLedger(study, cells, writer)
 
 
 def opened(ledger: StudyLedger) -> str:

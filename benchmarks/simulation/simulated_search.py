@@ -26,7 +26,6 @@ from vsetune.records.events import DIVERGED, StudyRecord
 from vsetune.records.state import Attempt
 from vsetune.records.writer import StudyWriter
 from vsetune.report.selection import winner_of
-from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trainable import as_result
 from vsetune.study.trials import PlannedTrial
@@ -136,10 +135,9 @@ def simulate_search(
     whole = float(cell.training["epochs"])
     surface, clock, writer = landscape.surface(seed), VirtualClock(), StudyWriter()
     writer.open_study(StudyRecord(made.study, made.fingerprint(), made.to_plain()), resume=False)
-    search = ConfigurationSearch(
-        [cell], made.search, writer, refuses=lambda _, configuration: refusal(made, cell, configuration),
+    ledger = StudyLedger(
+        made, [cell], writer, refuses=lambda _, configuration: refusal(made, cell, configuration), clock=clock
     )
-    ledger = StudyLedger(made, [cell], writer, search, clock=clock)
     ledger.places = settings.workers
     epochs = validated_epochs(whole)
     progress = epochs / whole

@@ -31,7 +31,6 @@ from vsetune.records.events import ValidationPoint
 from vsetune.records.mlflow_export import MlflowExport
 from vsetune.records.studies import folder_of_study
 from vsetune.report.columns import COLUMNS, columns_of
-from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trials import PlannedTrial
 from vsetune.training.attempt_progress import Progress, summarise
@@ -80,8 +79,7 @@ def trained(trained_once: Trained, monkeypatch: pytest.MonkeyPatch) -> list[Trai
 
 def _trained(study: StudySpec, logs: Logs) -> list[Training]:
     writer, found = logs.opened(study), []
-    search = ConfigurationSearch(cells_of(study), study.search, writer)
-    ledger = StudyLedger(study, cells_of(study), writer, search)
+    ledger = StudyLedger(study, cells_of(study), writer)
     ledger.recover()
     protocol = {"dataset": "scenes", "images": IMAGES, "captions": CAPTIONS}
     while isinstance(planned := ledger.next(), PlannedTrial):

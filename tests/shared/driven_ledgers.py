@@ -11,7 +11,6 @@ from vsetune.config.study.cells import Cell, repeated_cells, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
-from vsetune.search.configurations import ConfigurationSearch, Refusal
 from vsetune.study.ledger import StudyLedger
 
 
@@ -20,15 +19,13 @@ def cells_of(study: StudySpec) -> list[Cell]:
 
 
 def ledger_of(
-    study: StudySpec, writer: StudyWriter, *, is_open: bool = False, retry_failed: bool = False,
-    refuses: Refusal | None = None, **more: Any
+    study: StudySpec, writer: StudyWriter, *, is_open: bool = False, retry_failed: bool = False, **more: Any
 ) -> StudyLedger:
     """Of a process that begins the study or resumes it: the second one on a writer stands for a restart. is_open: the
     study has been opened in the log."""
     if not is_open:
         begun(writer, study)
-    search = ConfigurationSearch(cells_of(study), study.search, writer, refuses=refuses)
-    ledger = StudyLedger(study, cells_of(study), writer, search, **more)
+    ledger = StudyLedger(study, cells_of(study), writer, **more)
     ledger.recover(retry_failed=retry_failed)
     return ledger
 

@@ -29,7 +29,6 @@ from vsetune.records.events import ValidationPoint, has_diverged
 from vsetune.records.state import trials_of
 from vsetune.records.writer import StudyWriter
 from vsetune.report.selection import cost_of
-from vsetune.search.configurations import ConfigurationSearch
 from vsetune.search.stopping.rules import Halving
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trials import PlannedTrial
@@ -55,8 +54,7 @@ class Simulated:
         made = made_up_study(study, LANDSCAPES["smooth"], seed=0)
         (cell,) = resolve_cells(made, where="test")
         self.writer, self.clock = begun(StudyWriter(), made), VirtualClock()
-        search = ConfigurationSearch([cell], made.search, self.writer)
-        self.ledger = StudyLedger(made, [cell], self.writer, search, clock=self.clock)
+        self.ledger = StudyLedger(made, [cell], self.writer, clock=self.clock)
         self.closed: list[tuple[int, str, float]] = []
         self.cluster = VirtualCluster(
             self.ledger, CellScheduler(made.scheduler, epochs={cell.name: made.training.epochs}), courses,
@@ -159,7 +157,7 @@ def test_what_is_asked_and_pruned_is_what_a_study_with_a_log_asks_and_prunes(log
     found = Simulated(make_study(), noisy_course, workers=1).run()
     (cell,) = resolve_cells(found.spec, where="test")
     writer, halving = logs.opened(found.spec), Halving(grace_epochs=2, reduction_factor=3, epochs=6)
-    ledger = StudyLedger(found.spec, [cell], writer, ConfigurationSearch([cell], found.spec.search, writer))
+    ledger = StudyLedger(found.spec, [cell], writer)
     while isinstance(planned := ledger.next(), PlannedTrial):
         name, status = planned.name, "finished"
         ledger.open_attempt(name, number=1, environment={}, protocol={}, inherited=[])

@@ -19,7 +19,6 @@ from vsetune.records.state import trials_of
 from vsetune.records.writer import StudyWriter
 from vsetune.report.building import build
 from vsetune.report.selection import winner_of
-from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.cell_objectives import target_cell
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trainable import as_result
@@ -41,8 +40,7 @@ class Study:
 
     def ledger(self) -> StudyLedger:
         begun(self.writer, self.spec)
-        self.search = ConfigurationSearch(self.cells, self.spec.search, self.writer)
-        ledger = StudyLedger(self.spec, self.cells, self.writer, self.search, clock=self.clock)
+        ledger = StudyLedger(self.spec, self.cells, self.writer, clock=self.clock)
         ledger.recover()
         return ledger
 

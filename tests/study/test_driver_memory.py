@@ -18,7 +18,6 @@ from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.log import LogWriter
 from vsetune.records.writer import StudyWriter
-from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.metrics_export import MetricsBoard
 from vsetune.study.signals import SignsOfLife
@@ -44,7 +43,7 @@ class Driver:
         study = parse_spec(plain, StudySpec, where="test")
         cells = resolve_cells(study, where="test")
         writer = begun(StudyWriter(log), study)
-        self.ledger = StudyLedger(study, cells, writer, ConfigurationSearch(cells, study.search, writer))
+        self.ledger = StudyLedger(study, cells, writer)
         self.scheduler = CellScheduler(study.scheduler, epochs={cells[0].name: 4.0})
         stop, board = StopRequest(), MetricsBoard(lambda metric, value, labels: None)
         self.metrics = StudyMetrics(self.ledger, board, backlog=lambda: 0, stop=stop, nodes=list)

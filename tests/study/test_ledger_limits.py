@@ -14,7 +14,6 @@ from vsetune.config.study.cells import resolve_cells
 from vsetune.errors import StorageError
 from vsetune.records.events import TARGET_REACHED
 from vsetune.records.writer import StudyWriter
-from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.cell_budget import MOST_TRIALS
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trials import PlannedTrial, pause_after
@@ -41,9 +40,7 @@ class Study:
         self.now = 0.0
         self.writer = OfflineWriter()
         begun(self.writer, spec)
-        cells = resolve_cells(spec, where="test")
-        self.search = ConfigurationSearch(cells, spec.search, self.writer)
-        self.ledger = StudyLedger(spec, cells, self.writer, self.search, clock=lambda: self.now)
+        self.ledger = StudyLedger(spec, resolve_cells(spec, where="test"), self.writer, clock=lambda: self.now)
 
     def next(self) -> str:
         """The next trial, or `wait` or `done`."""
@@ -55,9 +52,9 @@ class Study:
         return [(each.number, each.state.name) for each in self.ledger.history(cell) if each.state.is_finished()]
 
     def restarted(self) -> StudyLedger:
-        """The ledger of another process on the same log and search, not recovered yet."""
+        """The ledger of another process on the same log, not recovered yet."""
         cells = [each.cell for each in self.ledger.cells.values()]
-        return StudyLedger(self.ledger.study, cells, self.writer, self.search)
+        return StudyLedger(self.ledger.study, cells, self.writer)
 
     def open(self, trial: str, number: int = 1) -> None:
         begin(self.ledger, trial, number=number)

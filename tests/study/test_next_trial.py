@@ -16,7 +16,6 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import TARGET_REACHED, ValidationPoint, was_cut_short
 from vsetune.records.writer import StudyWriter
 from vsetune.report.selection import cost_of
-from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.cell_budget import CellBudget, at_once
 from vsetune.study.cell_numbers import CellNumbers
 from vsetune.study.confirmations import Confirming, confirmations_of
@@ -49,9 +48,8 @@ class History:
 
     def start(self, *, retry_failed: bool = False) -> None:
         begun(self.writer, self.study)
-        search = ConfigurationSearch(self.cells, self.study.search, self.writer)
         self.ledger = StudyLedger(
-            self.study, self.cells, self.writer, search, clock=lambda: self.now, confirming=CONFIRMING
+            self.study, self.cells, self.writer, clock=lambda: self.now, confirming=CONFIRMING
         )
         self.ledger.recover(retry_failed=retry_failed)
         over = ("finished", "pruned") if retry_failed else ("finished", "pruned", "failed")

@@ -15,7 +15,6 @@ from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
-from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.exported_metrics import ExportedMetric
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.metrics_export import MetricsBoard
@@ -38,9 +37,8 @@ class Driver:
         study = parse_spec(plain, StudySpec, where="test")
         cells = resolve_cells(study, where="test")
         writer = begun(StudyWriter(), study)
-        search = ConfigurationSearch(cells, study.search, writer)
         self.now, self.stop, self.nodes = 1000.0, StopRequest(), [PRICED, UNPRICED]
-        self.ledger = StudyLedger(study, cells, writer, search, clock=lambda: self.now)
+        self.ledger = StudyLedger(study, cells, writer, clock=lambda: self.now)
         self.ledger.recover()
         self.told: dict[tuple[str, tuple[str, ...]], float] = {}
         self.board = MetricsBoard(self._hear)

@@ -19,7 +19,7 @@ from vsetune.records.log import LogWriter, Overtaken
 from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
-from vsetune.search.configurations import ConfigurationSearch, Refusal
+from vsetune.search.configurations import Refusal
 from vsetune.storage import lease
 from vsetune.storage.paths import remote_place
 from vsetune.study.ledger import StudyLedger
@@ -42,8 +42,7 @@ class Driver:
 
     def __init__(self, writer: StudyWriter, refuses: Refusal | None = None) -> None:
         self.writer = begun(writer, STUDY)
-        self.search = ConfigurationSearch(CELLS, STUDY.search, self.writer, refuses=refuses)
-        self.ledger = StudyLedger(STUDY, CELLS, self.writer, self.search)
+        self.ledger = StudyLedger(STUDY, CELLS, self.writer, refuses=refuses)
         self.ledger.recover()
 
     def begin(self) -> str | None:
@@ -134,7 +133,7 @@ def test_a_draw_of_a_driver_that_was_taken_over_meanwhile_counts_for_nothing(
 
     third_driver = Driver(take())
     assert not third_driver.ledger.has_work()
-    assert len(third_driver.search.drawn(CELL)) == STUDY.search.configurations
+    assert len(third_driver.ledger.history(CELL)) == STUDY.search.configurations
 
 
 def test_an_outcome_of_a_driver_that_was_taken_over_counts_for_nothing(

@@ -23,7 +23,7 @@ from vsetune.metrics.curves import best_of_curve
 from vsetune.records.events import DRAWN_BY, NO_CONFIGURATION, AttemptStart, AttemptStatus, Drawn, ValidationPoint
 from vsetune.records.writer import StudyWriter
 from vsetune.report.selection import ROLES
-from vsetune.search.configurations import ConfigurationSearch
+from vsetune.search.configurations import ConfigurationSearch, Refusal
 from vsetune.search.trial_history import DRAWN_BY as SAMPLED_BY
 from vsetune.search.trial_history import TrialHistory
 from vsetune.study.cell_objectives import search_numbers, target_cell
@@ -42,11 +42,11 @@ class StudyLedger:
     """The trials of one study: hands them out, records and closes them. One process per study may have a ledger."""
 
     def __init__(
-        self, study: StudySpec, cells: Sequence[Cell], writer: StudyWriter, search: ConfigurationSearch, *,
+        self, study: StudySpec, cells: Sequence[Cell], writer: StudyWriter, *, refuses: Refusal | None = None,
         clock: Callable[[], float] = time.monotonic, confirming: Confirming | None = None,
     ) -> None:
-        """confirming: the trials that run again after the search of a cell; None: its winner, with the study's other
-        seeds."""
+        """refuses, ConfigError: as of `ConfigurationSearch`. confirming: the trials that run again after the search of
+        a cell; None: its winner, with the study's other seeds."""
         self.study = study
         self.cells = {
             cell.name: CellSearch(study, cell, writer.state, confirming or Confirming()) for cell in cells
@@ -54,7 +54,8 @@ class StudyLedger:
         for each in self.cells.values():
             baseline = target_cell(study, each.cell, self.cells)
             each.baseline = None if baseline is None else self.cells[baseline]
-        self._writer, self._search, self._clock = writer, search, clock
+        self._search = ConfigurationSearch(cells, study.search, writer, refuses=refuses)
+        self._writer, self._clock = writer, clock
         self.trials: dict[str, PlannedTrial] = {}
         """By name, in the order in which they were first handed out."""
         self.places = 0

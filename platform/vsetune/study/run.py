@@ -26,7 +26,6 @@ from vsetune.records.study_lock import LOCK_FILE
 from vsetune.records.writer import StudyWriter, repeats_of
 from vsetune.report.rows import Leaderboard
 from vsetune.report.terminal import render_table
-from vsetune.search.configurations import ConfigurationSearch
 from vsetune.storage.addresses import shown_plain
 from vsetune.storage.whole_files import write_text
 from vsetune.study.cluster import cluster_address, ray_cluster
@@ -157,11 +156,10 @@ def _ledger(
 ) -> StudyLedger:
     """The study's trials, rebuilt from the log. UsageError if a search that is to be confirmed is not over."""
     spec, cells = prepared.spec, {cell.name: cell for cell in prepared.cells}
-    search = ConfigurationSearch(
-        prepared.cells, spec.search, writer,
+    ledger = StudyLedger(
+        spec, prepared.cells, writer, confirming=confirming,
         refuses=lambda cell, configuration: refusal(spec, cells[cell], configuration),
     )
-    ledger = StudyLedger(spec, prepared.cells, writer, search, confirming=confirming)
     ledger.recover(retry_failed=retry_failed)
     if confirming is not None and ledger.searching():
         raise UsageError(

@@ -1,4 +1,9 @@
-"""Ray Tune's hooks, each a thin layer over the ledger: trials to run, reports, and early stopping."""
+"""The loop of a driver is Ray Tune's. It calls these hooks, each a thin layer over the ledger, in this order.
+
+ask: `LedgerSearcher.suggest` gives the next trial, for which Tune starts a worker. decide: `CellScheduler` says at
+every report of a worker whether its trial stops. record: `RecordingCallback` gives reports and deaths of workers to the
+ledger. end: `StudyStopper` ends the loop once the study is asked to stop; else it ends when nothing is left to ask.
+"""
 
 from __future__ import annotations
 
@@ -90,6 +95,70 @@ class LedgerSearcher(StaysHere, Searcher):
         """Does nothing: the ledger is rebuilt from the log."""
 
 
+class CellScheduler(StaysHere, FIFOScheduler):
+    """A thin layer over the stopping rules. They decide on the points of the curve, including inherited ones.
+
+    With any rule, a trial stops when it breaks a constraint of the study or reaches the target of its search.
+    """
+
+    def __init__(
+        self, spec: SchedulerSpec, *, epochs: Mapping[str, float],
+        target_of: Callable[[str], float | None] = lambda cell: None, constraints: ConstraintSpec | None = None,
+    ) -> None:
+        """epochs: of a full attempt, by cell; cells of a study may differ. target_of: the M-Recall at which trials of a
+        cell's search stop, None without a target."""
+        super().__init__()
+        self._target_of, self._constraints = target_of, constraints or ConstraintSpec()
+        self.reasons: dict[str, str] = {}
+        """By trial, why it was stopped."""
+        self.kind = spec.kind
+        rules = {cell: stopping_rule(spec, epochs=length) for cell, length in epochs.items() if length}
+        self.rules: dict[str, StoppingRule] = {cell: rule for cell, rule in rules.items() if rule is not None}
+
+    def replay(self, ledger: StudyLedger) -> None:
+        """Gives the rules all points that the search saw before this process started, including those of unfinished
+        trials. Of a trial that was repeating lost epochs when the earlier process ended, the longest curve counts."""
+        for name, planned in ledger.trials.items():
+            if planned.phase == "search" and planned.cell in self.rules:
+                self.rules[planned.cell].replay(name, planned.attempts.longest_curve)
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: Mapping[str, Any]) -> str:
+        cell, name = trial.config["trial"]["cell"], trial.config["trial"]["trial"]
+        if trial.config["phase"] != "search":
+            return str(TrialScheduler.CONTINUE)
+        rule, report = self.rules.get(cell), report_of(result)
+        points = _points(report)
+        reasons = [rule.note(name, epoch, m_recall) for epoch, m_recall in points] if rule is not None else []
+        why = f"{self.kind}: {reasons[-1]}" if reasons and reasons[-1] else ""
+        broken = broken_for_good(self._constraints, report.get("summary", {})) if points else ""
+        why = broken or _hit(points, self._target_of(cell)) or why
+        if not why:
+            return str(TrialScheduler.CONTINUE)
+        self.reasons[name] = why
+        return str(TrialScheduler.STOP)
+
+    def debug_string(self) -> str:
+        return f"{self.kind} in {len(self.rules)} cells"
+
+
+def _hit(points: Sequence[tuple[float, float]], target: float | None) -> str:
+    """A line if one of the validations is at or above the target; else empty."""
+    if target is None:
+        return ""
+    hit = next(((epoch, m_recall) for epoch, m_recall in points if m_recall >= target), None)
+    return f"{TARGET_REACHED}: {hit[1]:.2f} at epoch {hit[0]:g}, target {target:.2f}" if hit is not None else ""
+
+
+def _points(report: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """The validations in a report, as (epoch, M-Recall).
+
+    An attempt that continues reports the validations that it inherits. The driver may not have received the last of
+    them, if the attempt's process or the driver's died between the validation and the report.
+    """
+    points = report["inherited"] if report["event"] == "opened" else [report.get("point")]
+    return [(point["epoch"], point["m_recall"]) for point in points if point is not None]
+
+
 class RecordingCallback(StaysHere, tune.Callback):
     """Records every report of a worker in the ledger, then notifies the listeners.
 
@@ -154,26 +223,6 @@ class RecordingCallback(StaysHere, tune.Callback):
             self._on_pause(name, reason, goes_on_in)
 
 
-class StudyStopper(StaysHere, tune.Stopper):
-    """Ends Tune's loop once the study is asked to stop and its trials have written a checkpoint, or have taken longer
-    than TRIALS_LEAVE_WITHIN_S."""
-
-    def __init__(self, stop: StopRequest, signals: Signals, signs: SignsOfLife) -> None:
-        self._stop, self._signals, self._signs = stop, signals, signs
-
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        return False
-
-    def stop_all(self) -> bool:
-        """Whether the loop ends; Tune asks after every step of it."""
-        if not self._stop.is_requested:
-            return False
-        if not self._stop.leaves_time or not self._signs.are_awaited:
-            return True
-        self._signals.ask_to_stop()
-        return time.monotonic() - self._stop.since > TRIALS_LEAVE_WITHIN_S
-
-
 def record_report(ledger: StudyLedger, trial: str, report: Mapping[str, Any], *, stopped_by: str = "") -> None:
     """Records one report of AttemptTrainable in the ledger. `done` without `is_finished` means that the scheduler
     stopped the trial; stopped_by: its reason. A trial that has reached its target counts as finished."""
@@ -219,65 +268,21 @@ def reason_of(error: BaseException | None) -> str:
     return f"process: {DIED if detail.startswith(_UNKNOWN) else f'its process died ({one_line(detail, most=300)})'}"
 
 
-class CellScheduler(StaysHere, FIFOScheduler):
-    """A thin layer over the stopping rules. They decide on the points of the curve, including inherited ones.
+class StudyStopper(StaysHere, tune.Stopper):
+    """Ends Tune's loop once the study is asked to stop and its trials have written a checkpoint, or have taken longer
+    than TRIALS_LEAVE_WITHIN_S."""
 
-    With any rule, a trial stops when it breaks a constraint of the study or reaches the target of its search.
-    """
+    def __init__(self, stop: StopRequest, signals: Signals, signs: SignsOfLife) -> None:
+        self._stop, self._signals, self._signs = stop, signals, signs
 
-    def __init__(
-        self, spec: SchedulerSpec, *, epochs: Mapping[str, float],
-        target_of: Callable[[str], float | None] = lambda cell: None, constraints: ConstraintSpec | None = None,
-    ) -> None:
-        """epochs: of a full attempt, by cell; cells of a study may differ. target_of: the M-Recall at which trials of a
-        cell's search stop, None without a target."""
-        super().__init__()
-        self._target_of, self._constraints = target_of, constraints or ConstraintSpec()
-        self.reasons: dict[str, str] = {}
-        """By trial, why it was stopped."""
-        self.kind = spec.kind
-        rules = {cell: stopping_rule(spec, epochs=length) for cell, length in epochs.items() if length}
-        self.rules: dict[str, StoppingRule] = {cell: rule for cell, rule in rules.items() if rule is not None}
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
 
-    def replay(self, ledger: StudyLedger) -> None:
-        """Gives the rules all points that the search saw before this process started, including those of unfinished
-        trials. Of a trial that was repeating lost epochs when the earlier process ended, the longest curve counts."""
-        for name, planned in ledger.trials.items():
-            if planned.phase == "search" and planned.cell in self.rules:
-                self.rules[planned.cell].replay(name, planned.attempts.longest_curve)
-
-    def on_trial_result(self, tune_controller: Any, trial: Any, result: Mapping[str, Any]) -> str:
-        cell, name = trial.config["trial"]["cell"], trial.config["trial"]["trial"]
-        if trial.config["phase"] != "search":
-            return str(TrialScheduler.CONTINUE)
-        rule, report = self.rules.get(cell), report_of(result)
-        points = _points(report)
-        reasons = [rule.note(name, epoch, m_recall) for epoch, m_recall in points] if rule is not None else []
-        why = f"{self.kind}: {reasons[-1]}" if reasons and reasons[-1] else ""
-        broken = broken_for_good(self._constraints, report.get("summary", {})) if points else ""
-        why = broken or _hit(points, self._target_of(cell)) or why
-        if not why:
-            return str(TrialScheduler.CONTINUE)
-        self.reasons[name] = why
-        return str(TrialScheduler.STOP)
-
-    def debug_string(self) -> str:
-        return f"{self.kind} in {len(self.rules)} cells"
-
-
-def _hit(points: Sequence[tuple[float, float]], target: float | None) -> str:
-    """A line if one of the validations is at or above the target; else empty."""
-    if target is None:
-        return ""
-    hit = next(((epoch, m_recall) for epoch, m_recall in points if m_recall >= target), None)
-    return f"{TARGET_REACHED}: {hit[1]:.2f} at epoch {hit[0]:g}, target {target:.2f}" if hit is not None else ""
-
-
-def _points(report: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """The validations in a report, as (epoch, M-Recall).
-
-    An attempt that continues reports the validations that it inherits. The driver may not have received the last of
-    them, if the attempt's process or the driver's died between the validation and the report.
-    """
-    points = report["inherited"] if report["event"] == "opened" else [report.get("point")]
-    return [(point["epoch"], point["m_recall"]) for point in points if point is not None]
+    def stop_all(self) -> bool:
+        """Whether the loop ends; Tune asks after every step of it."""
+        if not self._stop.is_requested:
+            return False
+        if not self._stop.leaves_time or not self._signs.are_awaited:
+            return True
+        self._signals.ask_to_stop()
+        return time.monotonic() - self._stop.since > TRIALS_LEAVE_WITHIN_S
