@@ -38,10 +38,10 @@ class Study:
         self.writer, self.clock = StudyWriter(), VirtualClock()
         self.started: list[str] = []
 
-    def ledger(self) -> StudyLedger:
+    def ledger(self, *, retry_failed: bool = False) -> StudyLedger:
         begun(self.writer, self.spec)
         ledger = StudyLedger(self.spec, self.cells, self.writer, clock=self.clock)
-        ledger.recover()
+        ledger.recover(retry_failed=retry_failed)
         return ledger
 
     def run(self) -> StudyLedger:
@@ -92,6 +92,19 @@ def test_a_new_process_finds_the_target_again_and_nothing_left_to_do() -> None:
     again = study.ledger()
     assert again.target_of("vsepp.lseh") == 40.0
     assert not again.has_work()
+
+
+def test_trials_from_before_a_retry_of_the_baseline_count_by_the_target_and_not_by_their_m_recall() -> None:
+    study = Study(objective="epochs_to_target")
+    ledger = study.ledger()
+    for status, m_recall in (("finished", 40.0), ("finished", 30.0), ("failed", 20.0)):
+        run_through(ledger, ledger.next().name, [(6, m_recall)], status=status)
+    run_through(ledger, ledger.next().name, [(6, 50.0)])
+    again = study.ledger(retry_failed=True)
+    assert again.target_of("vsepp.lseh") is None, "the search of the baseline is not over"
+    run_through(again, again.next().name, [(6, 35.0)], number=2)
+    assert again.target_of("vsepp.lseh") == 40.0
+    assert [trial.value for trial in again.history("vsepp.lseh")] == [-6.0]
 
 
 def test_epochs_saved_by_stopping_at_the_target_go_to_further_trials() -> None:
