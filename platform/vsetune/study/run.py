@@ -1,4 +1,7 @@
-"""Run of a study to its last trial. It can be resumed after any interruption."""
+"""Run of a study to its last trial: its beginning and its end. It can be resumed after any interruption.
+
+In between `place_trials` runs the loop of `tune_adapter.py`, which asks for trials, decides and records.
+"""
 
 from __future__ import annotations
 

@@ -12,17 +12,15 @@ from vsetune.metrics.curves import SAME_EPOCH
 
 
 @dataclass
-class Course:
+class BestCurve:
     """A trial so far. epochs, bests: of every validation, the best M-Recall up to it. decisions: why the trial was
-    stopped there, empty where it was not. improved_at: epoch of the best validation, the first of equal ones. last: the
-    M-Recall of the last validation.
+    stopped there, empty where it was not. improved_at: epoch of the best validation, the first of equal ones.
     """
 
     epochs: list[float] = field(default_factory=list)
     bests: list[float] = field(default_factory=list)
     decisions: list[str] = field(default_factory=list)
     improved_at: float = -math.inf
-    last: float = math.nan
 
     @property
     def epoch(self) -> float:
@@ -46,7 +44,6 @@ class Course:
     def add(self, epoch: float, m_recall: float) -> None:
         if m_recall > self.best:
             self.improved_at = epoch
-        self.last = m_recall
         self.bests.append(max(self.best, m_recall))
         self.epochs.append(epoch)
 
@@ -54,13 +51,13 @@ class Course:
 class StoppingRule(ABC):
     """The trials of one cell. Not thread-safe. ValueError for a validation that is not finite.
 
-    courses: by name, in the order of their first validation.
+    curves: by name, in the order of their first validation.
     """
 
     def __init__(self, epochs: float) -> None:
         """epochs: of a full-length trial of this cell; a trial that has reached them is not stopped."""
         self.epochs = epochs
-        self.courses: dict[str, Course] = {}
+        self.curves: dict[str, BestCurve] = {}
 
     def note(self, trial: str, epoch: float, m_recall: float) -> str:
         """Add one validation of a trial, in the order of its curve. Returns why the trial stops here; empty: it
@@ -71,13 +68,13 @@ class StoppingRule(ABC):
         """
         if not math.isfinite(m_recall):
             raise ValueError(f"trial {trial} at epoch {epoch:g}: got M-Recall {m_recall}, need a finite one")
-        course = self.courses.setdefault(trial, Course())
-        if epoch <= course.epoch + SAME_EPOCH:
-            return course.decision_at(epoch)
-        course.add(epoch, m_recall)
-        why = self.decide(trial, course)
-        course.decisions.append(why if epoch < self.epochs - SAME_EPOCH else "")
-        return course.decisions[-1]
+        curve = self.curves.setdefault(trial, BestCurve())
+        if epoch <= curve.epoch + SAME_EPOCH:
+            return curve.decision_at(epoch)
+        curve.add(epoch, m_recall)
+        why = self.decide(trial, curve)
+        curve.decisions.append(why if epoch < self.epochs - SAME_EPOCH else "")
+        return curve.decisions[-1]
 
     def replay(self, trial: str, curve: Sequence[tuple[float, float]]) -> None:
         """Add a recorded curve of (epoch, M-Recall); it stops no trial.
@@ -91,10 +88,10 @@ class StoppingRule(ABC):
         """
         for epoch, m_recall in curve:
             self.note(trial, epoch, m_recall)
-        if trial in self.courses:
-            decisions = self.courses[trial].decisions
+        if trial in self.curves:
+            decisions = self.curves[trial].decisions
             decisions[:-1] = [""] * (len(decisions) - 1)
 
     @abstractmethod
-    def decide(self, trial: str, course: Course) -> str:
-        """Why a trial stops at its last validation, which is already in `course`; empty: it continues."""
+    def decide(self, trial: str, curve: BestCurve) -> str:
+        """Why a trial stops at its last validation, which is already in `curve`; empty: it continues."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from vsetune.config.study.study_spec import SchedulerSpec
 from vsetune.metrics.curves import SAME_EPOCH
-from vsetune.search.stopping.rule import Course, StoppingRule
+from vsetune.search.stopping.rule import BestCurve, StoppingRule
 from vsetune.storage.hashes import sha256_hex
 
 
@@ -41,20 +41,20 @@ class Halving(StoppingRule):
         """Rung (epoch) -> trial -> value recorded there, in the order of arrival. A copy."""
         return {rung: dict(recorded) for rung, recorded in self._rungs}
 
-    def decide(self, trial: str, course: Course) -> str:
+    def decide(self, trial: str, curve: BestCurve) -> str:
         """Records the trial at the highest rung it has newly reached."""
-        reached = sum(rung <= course.epoch + SAME_EPOCH for rung, _ in self._rungs) - 1
+        reached = sum(rung <= curve.epoch + SAME_EPOCH for rung, _ in self._rungs) - 1
         if reached <= self._highest.get(trial, -1):
             return ""
         self._highest[trial] = reached
         rung, recorded = self._rungs[reached]
         cutoff = float(np.percentile(list(recorded.values()), self._keep)) if recorded else -np.inf
         count = len(recorded)
-        recorded[trial] = course.best
-        if course.best >= cutoff:
+        recorded[trial] = curve.best
+        if curve.best >= cutoff:
             return ""
         earlier = "1 earlier trial" if count == 1 else f"{count} earlier trials"
-        return f"{course.best:.1f} % at epoch {rung:g}, needs {cutoff:.1f} % ({earlier})"
+        return f"{curve.best:.1f} % at epoch {rung:g}, needs {cutoff:.1f} % ({earlier})"
 
 
 class Hyperband(StoppingRule):
@@ -82,9 +82,9 @@ class Hyperband(StoppingRule):
         place = int(sha256_hex(trial.encode())[:8], 16) / 2**32
         return next((n for n, bound in enumerate(self._bounds) if place < bound), len(self._bounds) - 1)
 
-    def decide(self, trial: str, course: Course) -> str:
+    def decide(self, trial: str, curve: BestCurve) -> str:
         number = self.bracket_of(trial)
-        why = self._brackets[number].decide(trial, course)
+        why = self._brackets[number].decide(trial, curve)
         return why and f"bracket {number + 1}: {why}"
 
 
@@ -111,23 +111,23 @@ class PatienceOverMedian(StoppingRule):
         self._marks: list[float] = []
         self._reached: list[list[float]] = []
 
-    def decide(self, trial: str, course: Course) -> str:
-        self._pass_marks(course)
-        waited = course.epoch - course.improved_at
-        if course.epoch < self._grace - SAME_EPOCH or waited < self._patience - SAME_EPOCH:
+    def decide(self, trial: str, curve: BestCurve) -> str:
+        self._pass_marks(curve)
+        waited = curve.epoch - curve.improved_at
+        if curve.epoch < self._grace - SAME_EPOCH or waited < self._patience - SAME_EPOCH:
             return ""
-        reached = self._reached_by(course.epoch)
+        reached = self._reached_by(curve.epoch)
         others = len(reached) - 1
-        if others < self._fewest or course.best >= (middle := _middle_of_others(reached, course.best)):
+        if others < self._fewest or curve.best >= (middle := _middle_of_others(reached, curve.best)):
             return ""
-        best = f"{course.best:.1f} of epoch {course.improved_at:g}" if waited else f"{course.best:.1f}"
-        return f"best {best}, below the median {middle:.1f} of {others} others at epoch {course.epoch:g}"
+        best = f"{curve.best:.1f} of epoch {curve.improved_at:g}" if waited else f"{curve.best:.1f}"
+        return f"best {best}, below the median {middle:.1f} of {others} others at epoch {curve.epoch:g}"
 
-    def _pass_marks(self, course: Course) -> None:
+    def _pass_marks(self, curve: BestCurve) -> None:
         """Add the trial's best M-Recall at every mark that its last validation passes."""
-        before = course.epochs[-2] + SAME_EPOCH if len(course.epochs) > 1 else float("-inf")
-        for place in range(bisect_right(self._marks, before), bisect_right(self._marks, course.epoch + SAME_EPOCH)):
-            reached = course.best_until(self._marks[place])
+        before = curve.epochs[-2] + SAME_EPOCH if len(curve.epochs) > 1 else float("-inf")
+        for place in range(bisect_right(self._marks, before), bisect_right(self._marks, curve.epoch + SAME_EPOCH)):
+            reached = curve.best_until(self._marks[place])
             if reached is not None:
                 insort(self._reached[place], reached)
 
@@ -137,7 +137,7 @@ class PatienceOverMedian(StoppingRule):
         if place < len(self._marks) and self._marks[place] == epoch:
             return self._reached[place]
         found = sorted(
-            reached for course in self.courses.values() if (reached := course.best_until(epoch)) is not None
+            reached for curve in self.curves.values() if (reached := curve.best_until(epoch)) is not None
         )
         if len(self._marks) < _MOST_MARKS:
             self._marks.insert(place, epoch)
