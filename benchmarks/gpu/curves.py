@@ -101,7 +101,7 @@ def batches_of(case: Case, data: str, steps: int) -> list[Batch]:
         dataset, "train", batch_size=training.batch_size, batch_unit=training.batch_unit, seed=0, epoch=0,
         shuffle_pairs=training.shuffle_pairs, drop_last=training.batch_unit == "pairs",
         semantics=None if trial.semantic_source is None else semantics, reads=reads,
-        tables=caption_tables(dataset, "train", reads, mirrored=reads.swaps_sides),
+        tables=caption_tables(dataset, "train", reads),
     )) as found:
         batches = list(found)
     return [batches[number % len(batches)] for number in range(steps)]

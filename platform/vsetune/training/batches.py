@@ -166,7 +166,7 @@ class StepStream:
     def _opened(self, done_rounds: int, done: int) -> Iterator[Batch]:
         training, split = self._trial.training, self._trial.data.train_split
         if self._tables is None:
-            self._tables = caption_tables(self._dataset, split, self._reads, mirrored=self._reads.swaps_sides)
+            self._tables = caption_tables(self._dataset, split, self._reads)
         return iter(training_batches(
             self._dataset, split, seed=self._trial.seed, epoch=self._epoch_of(done_rounds),
             shuffle_pairs=training.shuffle_pairs, skip_batches=done, workers=training.loader_workers,

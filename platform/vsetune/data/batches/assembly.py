@@ -44,18 +44,18 @@ class CaptionTables:
     phrases: CaptionPhrases | None = None
 
 
-def caption_tables(dataset: Dataset, split: str, reads: NetworkReads, *, mirrored: bool = False) -> CaptionTables:
+def caption_tables(dataset: Dataset, split: str, reads: NetworkReads) -> CaptionTables:
     """Open the tables, making them first if needed. Keep the result if the split is read more than once.
 
-    mirrored: word pieces of mirrored captions too. DataError for a data set without parses of these captions, or with
-    damaged phrases, ConfigError for a text model that is not there. Missing phrases are logged.
+    DataError for a data set without parses of these captions, or with damaged phrases, ConfigError for a text model
+    that is not there. Missing phrases are logged.
     """
     heads = word_heads(dataset, split) if reads.dependencies else None
     found = caption_phrases(dataset, split) if reads.phrases else None
     phrases = found if found is not None and found.codes is not None else None
     if reads.word_pieces is None:
         return CaptionTables(heads, phrases=phrases)
-    turned = _pieces(dataset, split, reads, phrases, mirrored=True) if mirrored else None
+    turned = _pieces(dataset, split, reads, phrases, mirrored=True) if reads.swaps_sides else None
     return CaptionTables(heads, _pieces(dataset, split, reads, phrases), turned, phrases)
 
 

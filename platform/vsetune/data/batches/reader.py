@@ -133,7 +133,7 @@ def training_batches(
             need=f"{info.captions}, one for each caption of split {split}", fix="fit them on this split.",
         ))
     if tables is None:
-        tables = caption_tables(dataset, split, reads, mirrored=reads.swaps_sides)
+        tables = caption_tables(dataset, split, reads)
     order, skipped = EpochOrder(info, batch_unit, seed, epoch, shuffle_pairs), skip_batches * batch_size
     if rows is not None:
         gathering = Gathering(rows, reads, tables, has_semantics=semantics is not None)
@@ -166,6 +166,8 @@ def evaluation_batches(
     """
     if not for_masking:
         reads = replace(reads, phrases=False, siblings=False)
+    if reads.pixels is not None:
+        reads = replace(reads, pixels=replace(reads.pixels, swaps_sides=False))  # nothing is mirrored
     tables = caption_tables(dataset, split, reads)
     if rows is not None:
         chosen = iter(range(rows.bank.shape.images) if images is None else images)
@@ -185,7 +187,7 @@ def _read_part(
     if part.shard.file in passed:
         each = part.shard.captions // part.shard.images
         return repeat(ImageSample(0, 0, _NOTHING, [_NOTHING] * each), part.images)
-    images = read_shard(dataset, part.shard, reads=reads, mirrored=reads.swaps_sides)
+    images = read_shard(dataset, part.shard, reads=reads)
     return (image for image in images if part.has(image.index))
 
 

@@ -60,13 +60,13 @@ class ImageSample:
 
 
 def read_shard(
-    dataset: Dataset, shard: ShardInfo, *, reads: NetworkReads, mirrored: bool = False, hashed: bool = False
+    dataset: Dataset, shard: ShardInfo, *, reads: NetworkReads, hashed: bool = False
 ) -> Iterator[ImageSample]:
     """All images of a shard in order. DataError when it is damaged or differs from the manifest.
 
-    reads: boxes, or photographs instead of features and boxes; data outside the shards is not read. mirrored: for
-    photographs, also the captions of the mirrored ones. hashed: compare its SHA-256 too, at its end; a shard of an
-    s3:// prefix is always compared if this node caches it.
+    reads: boxes, or photographs instead of features and boxes, and where mirrored ones have other captions these too;
+    data outside the shards is not read. hashed: compare its SHA-256 too, at its end; a shard of an s3:// prefix is
+    always compared if this node caches it.
     """
     info, images = dataset.manifest.features, reads.pixels is not None
     if not images and not info.width:
@@ -75,10 +75,11 @@ def read_shard(
     arrays = () if images else (FEATURES, BOXES) if boxes else (FEATURES,)
     one_of = PHOTOGRAPHS if images else ()
     reads_words = reads.word_pieces is None or reads.phrases
+    reads_turned = reads_words and reads.swaps_sides
     for where, record, members in _records(dataset, shard, arrays, one_of=one_of, hashed=hashed):
         tokens = _encoded(dataset, record.tokens) if reads_words else [_NO_IDS] * len(record.captions)
         if images:
-            turned = _encoded(dataset, map(mirrored_words, record.tokens)) if mirrored and reads_words else None
+            turned = _encoded(dataset, map(mirrored_words, record.tokens)) if reads_turned else None
             photograph = Photograph(photograph_of(members), where)
             yield ImageSample(record.index, record.first_caption, _NO_FEATURES, tokens, None, photograph, turned)
             continue
