@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-import errno
 import io
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ from full_disk import largest_file
 from refusals import refused
 from torch import Tensor
 
-from vsetune.errors import StorageError
+from vsetune.errors import DamagedCheckpoint, StorageError
 from vsetune.records.studies import BEST_FILE
-from vsetune.training.checkpoint import CHECKPOINT_FILE, NAMED_FILE, CheckpointFolder, seal_of
+from vsetune.training.checkpoint import CHECKPOINT_FILE, CheckpointFolder, seal_of
 from vsetune.training.executions import EXECUTIONS_FILE
 
 WEIGHTS = {"w": torch.tensor([1.0, 2.0])}
@@ -83,7 +83,6 @@ def test_best_weights_that_no_checkpoint_names_go_with_a_crash(tmp_path: Path) -
     for step in (2, 3):
         kept.keep_best({"w": torch.full((2,), float(step))}, step=step)
         assert kept.load_best()["w"].tolist() == [step, step]  # whoever looks meanwhile sees the best so far
-    assert names(tmp_path) == sorted([BEST_FILE, NAMED_FILE, CHECKPOINT_FILE])
     assert best_after_a_crash(tmp_path) == (1, [1.0, 2.0])
 
 
@@ -111,30 +110,58 @@ def test_best_weights_that_cannot_be_written_leave_those_before(tmp_path: Path) 
     assert best_after_a_crash(tmp_path) == (1, [1.0, 2.0])
 
 
-def test_a_crash_right_after_a_checkpoint_keeps_what_it_names(tmp_path: Path) -> None:
-    kept = saved(tmp_path, 1)
-    older = (tmp_path / BEST_FILE).read_bytes()
-    kept.keep_best(BETTER, step=2)
-    kept.save(state(2))
-    (tmp_path / NAMED_FILE).write_bytes(older)  # not removed any more
-    assert best_after_a_crash(tmp_path) == (2, [9.0, 9.0])
-
-
-def test_a_pipe_in_place_of_what_was_put_aside_is_not_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("harm", [
+    Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1]), lambda path: path.write_bytes(b""),
+    lambda path: (path.unlink(), os.mkfifo(path)),
+], ids=["removed", "cut", "empty", "pipe"])
+def test_a_checkpoint_brings_its_best_weights_with_it(harm: Callable[[Path], Any], tmp_path: Path) -> None:
     saved(tmp_path, 1)
-    os.mkfifo(tmp_path / NAMED_FILE)
+    harm(tmp_path / BEST_FILE)
     assert best_after_a_crash(tmp_path) == (1, [1.0, 2.0])
 
 
-def test_without_hard_links_the_named_weights_are_put_aside_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def without_its_copy(path: Path) -> None:
+    """The checkpoint as earlier versions wrote it."""
+    plain = torch.load(path / CHECKPOINT_FILE, weights_only=True)
+    del plain["best"]
+    stream = io.BytesIO()
+    torch.save(plain, stream)
+    (path / CHECKPOINT_FILE).write_bytes(stream.getvalue() + seal_of(stream.getvalue()))
+
+
+@pytest.mark.parametrize("best", ["as named", "newer", "gone"])
+def test_a_checkpoint_of_an_earlier_version_goes_on_with_the_best_weights_it_names(best: str, tmp_path: Path) -> None:
+    kept = saved(tmp_path, 1)
+    without_its_copy(tmp_path)
+    if best != "as named":
+        (tmp_path / "checkpoint-best.safetensors").write_bytes((tmp_path / BEST_FILE).read_bytes())
+        (tmp_path / BEST_FILE).unlink()
+    if best == "newer":
+        kept.keep_best(BETTER, step=2)
+    assert best_after_a_crash(tmp_path) == (1, [1.0, 2.0])
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(b"changed")], ids=["gone", "changed"])
+def test_a_checkpoint_of_an_earlier_version_without_its_best_weights_is_damaged(
+    harm: Callable[[Path], Any], tmp_path: Path
 ) -> None:
-    def no_links(*_: Any) -> None:
-        raise OSError(errno.EPERM, "Operation not permitted")
+    saved(tmp_path, 1)
+    without_its_copy(tmp_path)
+    harm(tmp_path / BEST_FILE)
+    with refused("VSE-T010", by=DamagedCheckpoint, file=tmp_path / BEST_FILE):
+        folder(tmp_path).load()
 
-    monkeypatch.setattr(os, "link", no_links)
-    saved(tmp_path, 1).keep_best(BETTER, step=2)
-    assert best_after_a_crash(tmp_path) == (1, [1.0, 2.0])
+
+@pytest.mark.parametrize("copy", [torch.zeros(3, dtype=torch.bfloat16), torch.zeros(3, dtype=torch.uint8), "weights"])
+def test_a_copy_of_other_weights_is_damage(copy: Any, tmp_path: Path) -> None:
+    saved(tmp_path, 1)
+    plain = torch.load(tmp_path / CHECKPOINT_FILE, weights_only=True)
+    stream = io.BytesIO()
+    torch.save(plain | {"best": copy}, stream)
+    (tmp_path / CHECKPOINT_FILE).write_bytes(stream.getvalue() + seal_of(stream.getvalue()))
+    (tmp_path / BEST_FILE).unlink()
+    with refused("VSE-T010", by=DamagedCheckpoint, file=tmp_path / BEST_FILE):
+        folder(tmp_path).load()
 
 
 def test_best_weights_that_somebody_removed_are_written_anew(tmp_path: Path) -> None:

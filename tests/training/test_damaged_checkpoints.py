@@ -17,7 +17,6 @@ from refusals import refused
 
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import DamagedCheckpoint, StaleCheckpoint
-from vsetune.records.studies import BEST_FILE
 from vsetune.training.attempt import TrainingAttempt
 from vsetune.training.checkpoint import CHECKPOINT_FILE, CheckpointFolder, seal_of, set_aside
 from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE
@@ -72,7 +71,6 @@ def flipped(place: int) -> Callable[[Path], None]:
 @pytest.mark.parametrize(("name", "change"), [
     *((CHECKPOINT_FILE, flipped(place)) for place in (100, 5000, -500, -40)),  # the last one: in the seal
     (CHECKPOINT_FILE, lambda path: path.write_bytes(path.read_bytes()[:-82])),  # without its seal
-    (BEST_FILE, flipped(-1)), (BEST_FILE, Path.unlink),
 ])
 def test_a_changed_file_is_found(
     trained: tuple[TrialSpec, Path], name: str, change: Callable[[Path], Any]

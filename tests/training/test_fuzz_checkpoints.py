@@ -20,10 +20,10 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.errors import AttemptError, StaleCheckpoint
 from vsetune.records.studies import BEST_FILE
 from vsetune.training.attempt import TrainingAttempt
-from vsetune.training.checkpoint import CHECKPOINT_FILE, NAMED_FILE, seal_of, set_aside
+from vsetune.training.checkpoint import CHECKPOINT_FILE, seal_of, set_aside
 from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE
 
-FILES = [CHECKPOINT_FILE, CHECKPOINT_FILE, CHECKPOINT_FILE, BEST_FILE, NAMED_FILE, EXECUTIONS_FILE, PROGRESS_FILE]
+FILES = [CHECKPOINT_FILE, CHECKPOINT_FILE, CHECKPOINT_FILE, BEST_FILE, EXECUTIONS_FILE, PROGRESS_FILE]
 Change = Callable[[Path], bool]
 """Changes a folder; True when a state was changed inside, so that only training tells whether it is sound."""
 
@@ -94,7 +94,9 @@ def trial(make_trial: Callable[..., TrialSpec]) -> TrialSpec:
 def first_folder(trial: TrialSpec, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("first") / "trial"
     first = TrainingAttempt(trial, folder, device="cpu", threads=None, checkpoint_share=1e-9)
-    while not (folder / NAMED_FILE).exists():  # best weights of a validation without a checkpoint
+    first.advance()
+    of_the_checkpoint = (folder / BEST_FILE).read_bytes()
+    while (folder / BEST_FILE).read_bytes() == of_the_checkpoint:  # until a validation without a checkpoint is the best
         first.advance()
     first.close()
     return folder

@@ -93,17 +93,6 @@ def move_in_place(made: Path, path: Path, *, durable: bool) -> None:
     os.replace(made, path)
 
 
-def put_aside(path: Path, aside: Path) -> None:
-    """Give a file a second name, which still names the old content when the first one is written anew. On a file system
-    without hard links the file is renamed. OSError when it cannot be done."""
-    try:
-        os.link(path, aside)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        os.replace(path, aside)
-
-
 def sync_file(path: Path) -> None:
     """Make an existing file survive a power cut, under its name. StorageError in one line."""
     try:

@@ -1,4 +1,8 @@
-"""The files that an attempt writes, `checkpoint.pt` and `best.safetensors`, and when the next is due."""
+"""The files that an attempt writes, `checkpoint.pt` and `best.safetensors`, and when the next is due.
+
+A checkpoint contains a copy of the best weights, so it is whole by itself: the file beside it may be older or newer, as
+a process that died between two writes leaves it, or missing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ import struct
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +33,6 @@ from vsetune.storage.hashes import sha256_hex, sha256_of_file
 from vsetune.storage.whole_files import (
     free_name,
     move_in_place,
-    put_aside,
     remove_partials,
     sync_file,
     unreadable,
@@ -63,7 +66,8 @@ _log = logging.getLogger(__name__)
 
 FORMAT = 1
 CHECKPOINT_FILE = "checkpoint.pt"
-NAMED_FILE = "checkpoint-best.safetensors"
+_EARLIER_BEST_FILE = "checkpoint-best.safetensors"
+"""The copy of the best weights beside a checkpoint of earlier versions."""
 OF_DAMAGE = (
     RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError, EOFError,
     ImportError, MemoryError, struct.error, pickle.UnpicklingError, zipfile.BadZipFile, SafetensorError,
@@ -77,14 +81,14 @@ class CheckpointFolder:
     def __init__(self, folder: Path, *, fingerprint: str, data: str) -> None:
         self.path = folder / CHECKPOINT_FILE
         self.best_path = folder / BEST_FILE
-        self._named_path = folder / NAMED_FILE
         self._folder = folder
         self._identity = {"format": FORMAT, "fingerprint": fingerprint, "data": data}
         self._best_sha256: str | None = None
-        self._best_is_named = False  # by the checkpoint on disk
+        self._best_is_durable = False
 
     def load(self) -> dict[str, Any] | None:
-        """The state last saved, or None; partial files of a killed process are removed.
+        """The state last saved, or None; the best weights that belong to it are in their file again, and partial files
+        of a killed process are removed.
 
         DamagedCheckpoint when it differs from what was saved; StaleCheckpoint when it belongs to another trial or data
         set; StorageError when it cannot be read.
@@ -99,14 +103,13 @@ class CheckpointFolder:
                 raise self._damaged(one_line(error)) from error
             raise unreadable(self.path, error) from error
         self._check_identity(saved)
-        state, self._best_sha256 = saved.get("state"), saved.get("best_sha256")
+        state = saved.get("state")
         step = state.get("best_step") if isinstance(state, dict) else "nothing"
         if not isinstance(state, dict) or not (step is None or (type(step) is int and step >= 0)):
             raise self._damaged(f"its best step is {one_line(step)}, need a count")
-        self._settle_best()
+        self._put_back_best(saved)
         if step is not None:
             self._check_best()
-        self._best_is_named = step is not None
         return state
 
     def save(self, state: Mapping[str, Any]) -> None:
@@ -114,17 +117,19 @@ class CheckpointFolder:
 
         StorageError when it cannot be written.
         """
-        if state["best_step"] is not None and not self._best_is_named:
-            sync_file(self.best_path)
-        buffer = io.BytesIO()
-        torch.save({**self._identity, "sealed": True, "best_sha256": self._best_sha256, "state": dict(state)}, buffer)
+        best = None
+        if state["best_step"] is not None:
+            if not self._best_is_durable:
+                sync_file(self.best_path)
+            best = _read_whole(self.best_path)
+        buffer, kept = io.BytesIO(), {"best_sha256": self._best_sha256, "best": best}
+        torch.save({**self._identity, "sealed": True, **kept, "state": dict(state)}, buffer)
         with buffer.getbuffer() as written:
             seal = seal_of(written)
         buffer.seek(0, io.SEEK_END)
         buffer.write(seal)
         write_whole(self.path, buffer.getbuffer(), durable=True)
-        self._best_is_named = state["best_step"] is not None
-        self._tidy(lambda: self._named_path.unlink(missing_ok=True))
+        self._best_is_durable = best is not None
 
     def keep_best(self, weights: Mapping[str, Tensor], *, step: int, notes: WeightNotes | None = None) -> None:
         """Replace the best weights; the next `save` must refer to them. notes: stored in their file.
@@ -134,10 +139,8 @@ class CheckpointFolder:
         # one entry, since safetensors writes several in any order and equal weights shall be equal files
         metadata = {"step": str(step)} if notes is None else notes.to_metadata(step=step)
         content = safetensors.torch.save(dict(weights), metadata=metadata)
-        if self._best_is_named:
-            self._tidy(self._put_aside)
-            self._best_is_named = False
         write_whole(self.best_path, content, durable=False)
+        self._best_is_durable = False
         self._best_sha256 = sha256_hex(content)
 
     def load_best(self) -> dict[str, Tensor]:
@@ -183,9 +186,7 @@ class CheckpointFolder:
 
     def _is_readable(self) -> bool:
         try:
-            saved = self._read()
-            self._best_sha256 = saved.get("best_sha256")
-            self._settle_best()
+            self._put_back_best(self._read())
             self._check_best()
         except (OSError, DamagedCheckpoint):
             return False
@@ -204,23 +205,17 @@ class CheckpointFolder:
             raise self._damaged(f"holds a {type(saved).__name__}, need a state")
         return saved
 
-    def _settle_best(self) -> None:
-        """Restore the best weights that belong to the checkpoint, after a crash at any point."""
-        self._tidy(self._put_back)
-
-    def _put_aside(self) -> None:
-        with suppress(FileNotFoundError):  # the weights were removed by hand
-            put_aside(self.best_path, self._named_path)
-
-    def _put_back(self) -> None:
-        if self._named_path.is_file() and self._best_sha256 in (None, sha256_of_file(self._named_path)):
-            move_in_place(self._named_path, self.best_path, durable=False)
-        # of an older checkpoint; or two names of one file, which `replace` leaves alone
-        self._named_path.unlink(missing_ok=True)
-
-    def _tidy(self, change: Callable[[], object]) -> None:
+    def _put_back_best(self, saved: Mapping[str, Any]) -> None:
+        """Write the best weights that belong to a checkpoint, unless they are in their file."""
+        self._best_sha256, copy = saved.get("best_sha256"), saved.get("best")
+        earlier = self._folder / _EARLIER_BEST_FILE
         try:
-            change()
+            if isinstance(copy, Tensor) and copy.dtype == torch.uint8:
+                if not self.best_path.is_file() or sha256_of_file(self.best_path) != self._best_sha256:
+                    write_whole(self.best_path, copy.numpy().tobytes(), durable=True)
+            elif earlier.is_file() and self._best_sha256 in (None, sha256_of_file(earlier)):
+                move_in_place(earlier, self.best_path, durable=False)
+            earlier.unlink(missing_ok=True)
         except OSError as error:
             raise StorageError(
                 "VSE-T014", "{folder}: cannot be tidied ({reason}); check its rights.", folder=self._folder,
@@ -267,6 +262,14 @@ class CheckpointFolder:
 def set_aside(folder: Path, reason: str) -> list[Path]:
     """`CheckpointFolder.set_aside` of the folder of any trial."""
     return CheckpointFolder(folder, fingerprint="", data="").set_aside(reason)
+
+
+def _read_whole(path: Path) -> Tensor:
+    """The bytes of a file, as a tensor that a checkpoint can contain. StorageError when it cannot be read."""
+    try:
+        return torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8)
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 _MEANING = {"format": "format", "fingerprint": "trial fingerprint", "data": "data fingerprint"}
