@@ -38,7 +38,6 @@ OWNERS = {
 FILE_CALLS = {"replace", "rename", "renames", "link", "symlink", "fsync", "NamedTemporaryFile", "mkstemp"}
 """Of `os`, `tempfile` and `Path`: what writes a file whole, which storage/whole_files.py does for everybody."""
 OTHER_FILE_CALLS = {
-    ("storage/mirror.py", "link"): "keeps the content of a file that is replaced; nothing is written",
     ("records/log.py", "fsync"): "a log that grows at its end is not written whole",
 }
 NO_COMPONENTS = {"losses/parts", "networks/parts", "networks/importing"}

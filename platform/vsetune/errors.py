@@ -136,6 +136,14 @@ class StorageError(UsageError):
     """Storage that cannot be reached or cannot take the data; the same operation may succeed later."""
 
 
+class Overtaken(StorageError):
+    """Another process goes on with the work of this one: what this one would store no longer counts."""
+
+
+class DamagedObject(StorageError):
+    """An object of the home that differs from what was written."""
+
+
 class UnusableStore(StorageError):
     """A tracking store that no retry will open; other errors of a store are outages, which end by themselves."""
 

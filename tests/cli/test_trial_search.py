@@ -25,7 +25,7 @@ from vsetune.networks.network_base import evaluating
 from vsetune.records.log import LOG_FILE, OBJECTS
 from vsetune.records.studies import Studies
 from vsetune.report.gallery.retrieved import Query
-from vsetune.storage.mirror import Mirror, MirroredFiles
+from vsetune.storage.s3 import upload
 from vsetune.study import asked_trials
 from vsetune.study.asked_trials import KEPT_TRIALS, AskedTrial, AskedTrials
 from vsetune.study.model_files import carried_trial
@@ -172,13 +172,7 @@ def test_a_trial_of_a_home_on_object_storage_is_asked_from_another_machine(
     bucket.put_object(
         Bucket="data", Key=f"home/runs/tiny/{OBJECTS}/00000000", Body=(folder / LOG_FILE).read_bytes()
     )
-    files = MirroredFiles(lambda _: ["best.safetensors"], refreshed=lambda _: False, refresh_s=3600)
-    mirror = Mirror(folder / place, f"s3://data/home/runs/tiny/{place}", files)
-    whole = (folder / place / "best.safetensors").read_bytes()
-    mirror.fetch()  # it makes the folder as the prefix is, empty
-    (folder / place / "best.safetensors").write_bytes(whole)
-    mirror.send()
-    mirror.close(20.0)
+    upload(folder / place / "best.safetensors", f"s3://data/home/runs/tiny/{place}/best.safetensors")
     shutil.rmtree(folder)
     monkeypatch.setenv("VSETUNE_HOME", "s3://data/home")
     monkeypatch.setenv("VSETUNE_NODE_FOLDER", str(tmp_path / "node"))

@@ -113,7 +113,7 @@ def test_the_state_says_whether_a_driver_lives_and_how_it_left(
 def test_a_study_whose_lock_is_held_is_running(written: Callable[[], StudyWriter]) -> None:
     written().open_study(RECORD, resume=False)
     if remote_place(home()) is not None:
-        pytest.skip("with a remote home the lease tells, see test_lease.py")
+        pytest.skip("with a remote home the lease tells, see test_heartbeat.py")
     with take_lock(folder_of_study("tiny") / "lock", wait_s=0):
         assert Studies().status("tiny") == "running"
 

@@ -19,12 +19,12 @@ from vsetune.config.study.study_spec import ScenesSpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.banks import forget_banks
 from vsetune.data.stored.dataset import Dataset
-from vsetune.errors import ConfigError, StorageError, StudyConflict
+from vsetune.errors import ConfigError, Overtaken, StorageError, StudyConflict
 from vsetune.records.events import AttemptStart, Closed, StudyRecord
-from vsetune.records.log import LogWriter, Overtaken
+from vsetune.records.log import LogWriter
 from vsetune.records.writer import StudyWriter
-from vsetune.storage import lease, node_cache
-from vsetune.storage.mirror_contents import fetch, read_contents
+from vsetune.storage import heartbeat, node_cache, s3
+from vsetune.storage.home_files import find_folder_in_home, names_in
 from vsetune.storage.paths import home, remote_home, remote_place, under_home
 from vsetune.storage.s3 import delete, find, listing, put_bytes
 from vsetune.study import study_home
@@ -125,8 +125,8 @@ def test_a_trial_goes_on_bit_for_bit_on_a_node_that_has_never_seen_it(
     for _ in range(3):
         begun += reports(first, until="point")
     if ends.startswith("died"):
-        assert first._mirror is not None
-        first._mirror.settle(20.0)
+        assert first._files is not None
+        first._files.settle(20.0)
         first._is_going_on = False  # nobody writes what is in its memory
     first.cleanup()
     machine("second")
@@ -134,22 +134,24 @@ def test_a_trial_goes_on_bit_for_bit_on_a_node_that_has_never_seen_it(
     went_on = list(reports(second))
     second.cleanup()
     assert len(went_on[0]["inherited"]) == (1 if ends.startswith("died") else 3)
-    fetch(f"{remote_home()}/runs/tiny/trials/{TRIAL}", tmp_path / "fetched", lambda name: True)
     assert not (tmp_path / "second/runs/tiny/trials" / TRIAL).exists(), "a node keeps nothing of what is on the server"
+    machine("third")
+    fetched = home() / "runs/tiny/trials" / TRIAL
+    find_folder_in_home(fetched)
     assert (went_on[0]["number"], went_on[-1]["is_finished"]) == (2, True)
     assert went_on[-1]["artifacts"] == [f"runs/tiny/trials/{TRIAL}/best.safetensors"]
     assert curve_of(went_on)[: len(curve_of(begun))] == curve_of(begun)
-    best = (tmp_path / "fetched/best.safetensors").read_bytes()
-    assert not (tmp_path / "fetched/checkpoint-best.safetensors").exists()
+    best = (fetched / "best.safetensors").read_bytes()
+    assert names_in(fetched) == ["best.safetensors", "checkpoint.pt", "executions.json", "progress.json"]
 
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "local"))
     make_scenes(under_home("data/scenes"), load_study(study_file(tmp_path)).data.scenes, Console(quiet=True))
     undisturbed = worker(trial_of(tmp_path))
     assert curve_of(list(reports(undisturbed))) == curve_of(went_on)
     undisturbed.cleanup()
-    assert are_equal(learned_in(home() / "runs/tiny/trials" / TRIAL), learned_in(tmp_path / "fetched"))
+    assert are_equal(learned_in(home() / "runs/tiny/trials" / TRIAL), learned_in(fetched))
     assert (home() / "runs/tiny/trials" / TRIAL / "best.safetensors").read_bytes() == best
-    assert not list((tmp_path / "local").rglob(".mirror"))
+    assert not list((tmp_path / "local").rglob(".versions.json"))
 
 
 @pytest.mark.parametrize("goes", ["over to another trial", "away"])
@@ -200,13 +202,15 @@ def test_a_checkpoint_damaged_on_the_server_is_told_and_the_trial_begins_anew(
     list(reports(first, until="point"))
     first.cleanup()
     place = f"{remote_home()}/runs/tiny/trials/{TRIAL}"
-    for url in listing(f"{place}/objects/"):
-        put_bytes(url, b"torn")
+    damaged = f"{place}/checkpoint.pt"
+    with monkeypatch.context() as wrong:
+        wrong.setattr(s3, "sha256_hex", lambda content: "0" * 64)
+        put_bytes(damaged, b"torn")
     machine("second")
     second = worker(trial_of(tmp_path))
     (told,) = reports(second)
     assert told["event"] == "interrupted"
-    assert told["error"].startswith(f"storage: {place}/objects/")
+    assert told["error"].startswith(f"storage: {damaged}")
     second.reset_config(second._wanted)
     anew = next(reports(second))
     assert (anew["event"], anew["number"], anew["inherited"]) == ("opened", 2, [])
@@ -235,13 +239,13 @@ def test_a_trial_that_another_node_has_taken_over_is_interrupted(
 def sent_by_a_worker(folder: Path, files: dict[str, bytes]) -> None:
     """What a trial's folder holds, here and in the home."""
     folder.mkdir(parents=True)
-    mirror = study_home.trial_mirror(folder) or pytest.fail("the home is not remote")
-    mirror.fetch()
+    sent = study_home.trial_files(folder) or pytest.fail("the home is not remote")
+    sent.fetch()
     for name, content in files.items():
         (folder / name).write_bytes(content)
-    mirror.send()
-    mirror.settle(30)
-    mirror.close(0)
+    sent.send()
+    sent.settle(30)
+    sent.close(0)
 
 
 def test_a_driver_on_another_machine_goes_on_from_the_log_and_takes_ended_checkpoints_off_the_server(
@@ -271,7 +275,7 @@ def test_a_driver_on_another_machine_goes_on_from_the_log_and_takes_ended_checkp
         best = held.file(name)
         assert best is not None
         assert best.read_bytes() == b"best.safetensors" * 1000
-    assert set(read_contents(f"{remote_home()}/runs/tiny/trials/{TRIAL}").files) == {"best.safetensors"}
+    assert names_in(folder / "trials" / TRIAL) == ["best.safetensors"]
 
 
 def test_what_one_machine_trains_to_look_at_and_keeps_aside_stays_there(
@@ -287,7 +291,7 @@ def test_what_one_machine_trains_to_look_at_and_keeps_aside_stays_there(
         with held_home(home() / "runs" / "tiny"):
             (home() / "runs" / "tiny" / "study.yaml").write_text(f"by {name}")
     assert [(folder / name).read_bytes() for name in own] == [b"of this machine"] * 2
-    assert set(read_contents(f"{remote_home()}/runs/tiny").files) == {"study.yaml"}
+    assert names_in(folder) == ["heartbeat.json", "study.yaml"]
 
 
 def test_two_drivers_on_two_machines_exclude_each_other_and_the_loser_stops(
@@ -304,7 +308,7 @@ def test_two_drivers_on_two_machines_exclude_each_other_and_the_loser_stops(
             pytest.raises(StudyConflict), held_home(home() / "runs" / "tiny"),
         ):
             pass
-        monkeypatch.setattr(lease.Holder, "is_gone", lambda holder: True)
+        monkeypatch.setattr(heartbeat.Holder, "is_gone", lambda holder: True)
         with held_home(home() / "runs" / "tiny") as second:
             others = log_of(second)
             others.append(Closed("killed", (), 1.0))

@@ -111,10 +111,8 @@ def test_a_study_killed_on_one_machine_ends_on_another_as_if_undisturbed(place: 
 
 def trials_on(client: Any) -> dict[str, bool]:
     """The trials under the home, and whether each has ended: then it has its best weights and no checkpoint."""
-    found = {}
+    found: dict[str, set[str]] = {}
     pages = client.get_paginator("list_objects_v2").paginate(Bucket="home", Prefix="study/runs/moved/trials/")
     for key in (each["Key"] for page in pages for each in page.get("Contents", ())):
-        if key.endswith("/contents.json"):
-            files = json.loads(client.get_object(Bucket="home", Key=key)["Body"].read())["files"]
-            found[key.split("/")[-2]] = "best.safetensors" in files and "checkpoint.pt" not in files
-    return found
+        found.setdefault(key.split("/")[-2], set()).add(key.split("/")[-1])
+    return {trial: "best.safetensors" in files and "checkpoint.pt" not in files for trial, files in found.items()}

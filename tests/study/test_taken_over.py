@@ -14,13 +14,13 @@ from s3_server import endpoint, machine, prefix
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.errors import StudyConflict
-from vsetune.records.log import LogWriter, Overtaken
+from vsetune.errors import Overtaken, StudyConflict
+from vsetune.records.log import LogWriter
 from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import Refusal
-from vsetune.storage import lease
+from vsetune.storage import heartbeat
 from vsetune.storage.paths import remote_place
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.study_home import held_home
@@ -71,7 +71,7 @@ def take(
     machine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Take]:
     """Takes the study, from whoever has it, on another machine each time."""
-    monkeypatch.setattr(lease.Holder, "is_gone", lambda holder: True)
+    monkeypatch.setattr(heartbeat.Holder, "is_gone", lambda holder: True)
     names = iter(("first", "second", "third"))
     with ExitStack() as held:
 

@@ -12,15 +12,15 @@ from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
 
-from vsetune.errors import DataError, StorageError, StudyConflict, one_line
+from vsetune.errors import DataError, Overtaken, StorageError, StudyConflict, one_line
 from vsetune.nightly.night import Night, NightReport
 from vsetune.nightly.nightly_spec import WRONG_OPTION
 from vsetune.storage.addresses import join
-from vsetune.storage.home_files import find_in_home, keep_in_home
-from vsetune.storage.lease import Lease
+from vsetune.storage.heartbeat import Heartbeat
+from vsetune.storage.home_files import find_in_home, keep_in_home, versions_in, write
 from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import home, home_variable, remote_place
-from vsetune.storage.s3 import listing
+from vsetune.storage.s3 import ObjectChanged
 from vsetune.storage.whole_files import (
     make_folder,
     read_json,
@@ -29,7 +29,7 @@ from vsetune.storage.whole_files import (
     write_whole,
 )
 
-_NIGHTS, _REPORTS, _ACCEPTED, _LOCK, _LEASE = "nights", "reports", "accepted.json", "lock", "lease.json"
+_NIGHTS, _REPORTS, _ACCEPTED, _LOCK, _HEARTBEAT = "nights", "reports", "accepted.json", "lock", "heartbeat.json"
 _NIGHT_BYTES = 64 << 20
 """Largest file of a night: room for a thousand first losses of each of a thousand cells."""
 _REPORT_ENDINGS = ("html", "md", "json")
@@ -92,7 +92,8 @@ class History:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.problems: list[str] = []
-        self._lease: Lease | None = None
+        self._versions: dict[str, str] | None = None
+        """Of the files under a remote home, as this process knows them."""
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -118,24 +119,21 @@ class History:
             if place is None:
                 yield
                 return
-            lease = Lease(join(place, _LEASE), f"nightly {self.folder.name}", on_lost=self.problems.append)
-            self._lease = lease
+            heartbeat = Heartbeat(
+                join(place, _HEARTBEAT), f"nightly {self.folder.name}", on_lost=self.problems.append
+            )
             try:
                 self.fetch()
                 yield
             finally:
-                self._lease = None
-                lease.release()
+                heartbeat.release()
 
     def fetch(self) -> None:
         """Fetch files under a remote home that are missing or outdated here. StorageError."""
-        place = remote_place(self.folder)
-        for url in listing(f"{place}/") if place is not None else ():
-            name = url.removeprefix(f"{place}/")
-            if name != _LEASE and ".." not in name.split("/"):
-                file = self.folder / name
-                make_folder(file.parent)
-                find_in_home(file)
+        self._versions = versions_in(self.folder)
+        for name in self._versions or ():
+            if name != _HEARTBEAT and ".." not in name.split("/"):
+                find_in_home(self.folder / name)
 
     def nights(self) -> list[Night]:
         """All nights, oldest first. A night that cannot be read is left out, with a line in `problems`."""
@@ -204,11 +202,20 @@ class History:
         return self.folder / _NIGHTS / f"{date}.json"
 
     def _write(self, file: Path, plain: Any) -> None:
-        """Write a file of the history. StorageError, also when another machine has taken over the lock."""
-        if self._lease is not None:
-            self._lease.check()
-        write_whole(file, readable_json(plain), durable=True)
-        keep_in_home(file)
+        """Write a file of the history. StorageError; Overtaken when another machine has written it meanwhile."""
+        content = readable_json(plain)
+        if self._versions is None:
+            self._versions = versions_in(self.folder)
+        if self._versions is not None:
+            name = file.relative_to(self.folder).as_posix()
+            known = self._versions.get(name)
+            try:
+                self._versions[name] = write(file, content, if_absent=known is None, if_unchanged=known)
+            except ObjectChanged as error:
+                raise Overtaken(
+                    "VSE-O040", "{url}: another process goes on with it; this process stops.", url=file
+                ) from error
+        write_whole(file, content, durable=True)
 
 
 FORMAT = 1

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from vsetune.errors import StorageError, UnusableStore
-from vsetune.records.background import Repeated
-from vsetune.records.log import LogWriter, Overtaken
+from vsetune.errors import Overtaken, StorageError, UnusableStore
+from vsetune.records.log import LogWriter
+from vsetune.storage.background import Repeated
 
 _LOOK_EVERY_S = 1.0
 

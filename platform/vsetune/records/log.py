@@ -27,12 +27,11 @@ from functools import cache
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from vsetune.errors import DataError, Problem, StorageError
-from vsetune.records.background import Repeated
+from vsetune.errors import DataError, Overtaken, Problem, StorageError
 from vsetune.records.events import Event, from_texts, to_texts
 from vsetune.storage.addresses import join
+from vsetune.storage.background import Repeated
 from vsetune.storage.locks import take_lock
-from vsetune.storage.mirror import SET_ASIDE
 from vsetune.storage.paths import home_variable
 from vsetune.storage.s3 import ObjectChanged, find, listing, put_bytes
 from vsetune.storage.whole_files import free_name, make_folder, read_json, unreadable, write_json
@@ -62,10 +61,6 @@ class Line(NamedTuple):
     def event(self) -> Event:
         """The event with all its numbers."""
         return from_texts(self.kind, self.head, self.rest)
-
-
-class Overtaken(StorageError):
-    """Another driver has the study: events that this driver adds no longer count."""
 
 
 def lines_of(file: Path, offset: int = 0, *, number: int | None = None, strict: bool = False) -> Iterator[Line]:
@@ -125,7 +120,7 @@ def cannot_write(path: Path, error: OSError) -> StorageError:
 
 
 class LogWriter:
-    """Appends events to the log of a study. The caller holds the study's lock or lease. Thread-safe.
+    """Appends events to the log of a study. The caller holds the study's lock. Thread-safe.
 
     folder: of the study on this machine. url: of the same folder under a remote home; None: the folder is the home.
     """
@@ -377,7 +372,7 @@ def _crc_of(path: Path, size: int) -> int:
 
 def _keep_rest(stream: IO[bytes], begin: int, path: Path) -> None:
     """Move the content of a log from an offset on to a file beside it."""
-    kept = free_name(path, SET_ASIDE)
+    kept = free_name(path, "superseded")
     stream.seek(begin)
     with kept.open("wb") as rest:
         shutil.copyfileobj(stream, rest)

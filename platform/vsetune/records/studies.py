@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, TypeVar
 
 from vsetune.config.spec.base import did_you_mean
@@ -16,10 +17,10 @@ from vsetune.records.events import Drawn, StudyRecord, StudyStatus, Validated, V
 from vsetune.records.log import LOG_FILE, OBJECTS, cannot_write, lines_of, name_of_log, refreshed
 from vsetune.records.state import Attempt, KnownLog, NotBegun, StudyState, Trial, read_snapshot, write_snapshot
 from vsetune.records.study_lock import LOCK_FILE, is_led
-from vsetune.storage.home_files import bring_mirrored, find_in_home, keep_in_home
+from vsetune.storage.home_files import find_in_home, keep_in_home, names_in, read, write
 from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import home, remote_home, remote_place
-from vsetune.storage.s3 import find, listing, put_bytes
+from vsetune.storage.s3 import listing
 from vsetune.storage.whole_files import make_folder, read_json, unreadable
 
 _log = logging.getLogger(__name__)
@@ -29,7 +30,8 @@ EXPORT_FILE = "mlflow.json"
 BEST_FILE = "best.safetensors"
 """The best weights of a trial, in its folder."""
 """The exporter's progress, and the ids that MLflow has given to attempts."""
-_STOP_FILE, _KEPT = "stop", "kept"
+STOP_FILE, KEPT_FOLDER = "stop", "kept"
+"""In a study's folder: the last request to stop; files added to attempts later."""
 _MOST_BYTES = 4096
 _WORTH_A_SNAPSHOT = 20 << 20
 """A snapshot is written after reading more than this many bytes of a log."""
@@ -144,36 +146,21 @@ class Studies:
         """Leave a request that the study's driver reads within seconds, on any machine. request: one line, different
         from all earlier requests."""
         self._known(study)
-        place = folder_of_study(study) / _STOP_FILE
-        url = remote_place(place)
-        if url is None:
-            place.write_text(request)
-        else:
-            put_bytes(url, request.encode())
+        write(folder_of_study(study) / STOP_FILE, request.encode())
 
     def stop_asked(self, study: str) -> str | None:
         """The last request to stop, with time and author; None if there never was one. It stays after it was followed.
         Cheap."""
-        place = folder_of_study(study) / _STOP_FILE
-        url = remote_place(place)
-        if url is not None:
-            found = find(url, most=_MOST_BYTES)
-            return None if found is None else found[0].decode()
-        try:
-            return place.read_text() or None
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise unreadable(place, error) from error
+        found = read(folder_of_study(study) / STOP_FILE, most=_MOST_BYTES)
+        return None if found is None else found[0].decode() or None
 
     def fetch_artifact(self, name: str, file: str) -> Path | None:
         """A local copy of a file stored with an attempt, for reading; None if there is none. file: `best.safetensors`,
         `gallery/page.html`."""
         start = self.attempt(name).start
         folder = folder_of_study(start.study)
-        for path in (folder / "trials" / start.trial / file, folder / _KEPT / start.trial / file):
+        for path in (folder / "trials" / start.trial / file, folder / KEPT_FOLDER / start.trial / file):
             if not path.is_file():
-                bring_mirrored(path.parent, lambda each, wanted=path.name: each == wanted)  # type: ignore[misc]
                 find_in_home(path)
             if path.is_file():
                 return path
@@ -182,7 +169,7 @@ class Studies:
     def keep_artifacts(self, name: str, files: Sequence[Path], *, folder: str) -> None:
         """Adds files to an attempt; one of the same name is replaced. folder: where among its files (`gallery`)."""
         start = self.attempt(name).start
-        place = folder_of_study(start.study) / _KEPT / start.trial / folder
+        place = folder_of_study(start.study) / KEPT_FOLDER / start.trial / folder
         make_folder(place)
         for file in files:
             try:
@@ -194,18 +181,16 @@ class Studies:
     def artifact_names(self, name: str, folder: str) -> list[str]:
         """Names, with the folder, of the files that `keep_artifacts` stored there."""
         start = self.attempt(name).start
-        place = folder_of_study(start.study) / _KEPT / start.trial / folder
-        url = remote_place(place)
-        if url is not None:
-            return sorted(f"{folder}/{each.rpartition('/')[2]}" for each in listing(url + "/"))
-        return sorted(f"{folder}/{each.name}" for each in place.iterdir()) if place.is_dir() else []
+        place = folder_of_study(start.study) / KEPT_FOLDER / start.trial / folder
+        return [f"{folder}/{name}" for name in names_in(place)]
 
     def in_mlflow(self, study: str) -> tuple[str | None, Mapping[str, str]]:
         """(id of the study's experiment or None, ids of runs by the names of their attempts) as far as the study was
         exported. For links."""
         folder = folder_of_study(study)
-        bring_mirrored(folder, lambda name: name == EXPORT_FILE)
-        note = export_note(folder)
+        with TemporaryDirectory() as into:  # the study's driver may be writing its own
+            is_there = find_in_home(folder / EXPORT_FILE, into=Path(into))
+            note = export_note(Path(into) if is_there else folder)
         return note.get("experiment"), note.get("runs", {})
 
     def names(self) -> list[str]:

@@ -1,4 +1,5 @@
-"""One process per study: the lock of its folder, and with a home on object storage also a lease for all machines."""
+"""One process per study: the lock of its folder, and with a home on object storage also a heartbeat for all machines.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +11,22 @@ from pathlib import Path
 from vsetune.errors import StudyConflict
 from vsetune.records.log import cannot_write
 from vsetune.storage.addresses import join
-from vsetune.storage.lease import Lease, holder_of
+from vsetune.storage.heartbeat import Heartbeat, holder_of
 from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import remote_place
 
 _log = logging.getLogger(__name__)
-LOCK_FILE = "lock"
-LEASE_FILE = "lease.json"
+LOCK_FILE, HEARTBEAT_FILE = "lock", "heartbeat.json"
 _LOOK_S = 0.3
 """How long a driver waits for a process that only checks whether another driver lives."""
 
 
 @contextmanager
-def locked_study(folder: Path, *, on_lost: Callable[[str], None] = _log.error) -> Iterator[None]:
+def locked_study(folder: Path, *, on_lost: Callable[[str], None] = _log.error) -> Iterator[Heartbeat | None]:
     """Lock a study's folder, which is made if needed. The lock ends with its process, however that ends.
 
     on_lost: called from a thread when another machine has taken the study over. StudyConflict when another process
-    holds the lock, StorageError when the folder or the home cannot be written.
+    runs the study, StorageError when the folder or the home cannot be written. Yields None with a local home.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -40,17 +40,17 @@ def locked_study(folder: Path, *, on_lost: Callable[[str], None] = _log.error) -
     with lock:
         place = remote_place(folder)
         if place is None:
-            yield
+            yield None
             return
-        lease = Lease(join(place, LEASE_FILE), f"study {folder.name}", on_lost=on_lost)
+        heartbeat = Heartbeat(join(place, HEARTBEAT_FILE), f"study {folder.name}", on_lost=on_lost)
         try:
-            yield
+            yield heartbeat
         finally:
-            lease.release()
+            heartbeat.release()
 
 
 def is_led(folder: Path) -> bool:
-    """Whether a living driver, on any machine, holds the study's lease under the remote home. StorageError."""
+    """Whether a driver of the study, on any machine, may be at work by its heartbeat. StorageError."""
     place = remote_place(folder)
-    found = None if place is None else holder_of(join(place, LEASE_FILE))
+    found = None if place is None else holder_of(join(place, HEARTBEAT_FILE))
     return found is not None and found[0].may_live(found[1])

@@ -1,17 +1,85 @@
-"""Single files of a home on object storage, and the check that a prefix can be a home."""
+"""Files of the home by their paths on this machine, whether the home is a folder or a prefix on object storage.
+
+With a remote home the files below `home()` are copies; what counts is the object at the same place under the prefix.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from vsetune.errors import StorageError
 from vsetune.storage.addresses import join
-from vsetune.storage.mirror_contents import Piece, StoredFile, bring, fetch
+from vsetune.storage.earlier_layout import bring_earlier, earlier_names
+from vsetune.storage.hashes import sha256_hex, sha256_of_file
+from vsetune.storage.locks import take_lock
 from vsetune.storage.paths import home, remote_home, remote_place
-from vsetune.storage.s3 import ObjectChanged, delete, look, put_bytes, upload
+from vsetune.storage.s3 import ObjectChanged, delete, download, find, listing, look, put_bytes, upload, versions_below
+from vsetune.storage.whole_files import make_folder, unreadable, write_whole
+
+
+def read(path: Path, *, most: int) -> tuple[bytes, str] | None:
+    """(content, version) of a small file; None if there is none. most: bytes. DataError, StorageError."""
+    url = _place(path)
+    if url is not None:
+        found = find(url, most=most)
+        return None if found is None else (found[0], found[1].etag)
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unreadable(path, error) from error
+    return content, sha256_hex(content)
+
+
+def write(path: Path, content: bytes, *, if_absent: bool = False, if_unchanged: str | None = None) -> str:
+    """Write a small file whole. Returns its version.
+
+    if_absent: only if there is none. if_unchanged: only over this version. ObjectChanged if another one is there;
+    StorageError.
+    """
+    url = _place(path)
+    if url is not None:
+        return put_bytes(url, content, if_absent=if_absent, if_match=if_unchanged)
+    make_folder(path.parent)
+    is_conditional = if_absent or if_unchanged is not None
+    with take_lock(path.parent / ".lock", wait_s=None) if is_conditional else nullcontext():
+        there = read(path, most=0) if is_conditional else None
+        version = None if there is None else there[1]
+        if (if_absent and there is not None) or (if_unchanged is not None and version != if_unchanged):
+            raise ObjectChanged(
+                "VSE-O035", "{url}: another process has written it meanwhile ({code}).", url=path, code="its SHA-256"
+            )
+        write_whole(path, content, durable=True)
+    return sha256_hex(content)
+
+
+def names_in(folder: Path) -> list[str]:
+    """Names of the files in a folder and below it, relative, in alphabetical order, without hidden ones. StorageError.
+    """
+    url = _place(folder)
+    if url is not None:
+        found = [each.removeprefix(f"{url}/") for each in listing(f"{url}/")]
+    else:
+        found = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    return sorted(name for name in found if not name.rpartition("/")[2].startswith("."))
+
+
+def remove(path: Path) -> None:
+    """Remove a file, here and under a remote home; a missing one is no error. StorageError."""
+    url = _place(path)
+    if url is not None:
+        delete([url])
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+
+
+def versions_in(folder: Path) -> dict[str, str] | None:
+    """The versions of the files in a folder under the remote home, by their names there; None with a local home."""
+    url = _place(folder)
+    return None if url is None else versions_below(url, lambda name: not name.startswith("."))
 
 
 def keep_in_home(file: Path) -> str | None:
@@ -25,28 +93,33 @@ def keep_in_home(file: Path) -> str | None:
     return url
 
 
-def find_in_home(file: Path) -> bool:
-    """Fetch a file that `keep_in_home` has stored, unless it is here already. Returns whether it is here now.
+def find_in_home(file: Path, *, into: Path | None = None) -> bool:
+    """Fetch a file from the remote home, unless it is here already. Returns whether the remote home has it.
 
+    into: a folder to write it to, in place of its own. DamagedObject when it differs from what was written;
     StorageError when it cannot be had whole.
     """
-    url, remote = _place(file), remote_home()
-    if url is None or remote is None:
+    url, path = _place(file), file if into is None else into / file.name
+    if url is None:
         return False
     there = look(url)
-    if there is None or there.sha256 is None:
+    if there is None:
+        return bring_earlier(url, path)
+    if there.sha256 is None:
         return False
-    key = url.removeprefix(f"{remote}/")
-    bring(remote, StoredFile((Piece(key, there.size, there.sha256),)), file)
+    if not path.is_file() or path.stat().st_size != there.size or sha256_of_file(path) != there.sha256:
+        download(url, path)
     return True
 
 
-def bring_mirrored(folder: Path, wanted: Callable[[str], bool], *, into: Path | None = None) -> None:
-    """Fetch those files of a folder mirrored by another machine whose names are wanted. into: None for the folder
-    itself, which no other process may then be writing. StorageError."""
+def find_folder_in_home(folder: Path) -> None:
+    """Fetch all files of a folder from the remote home, unless they are here already. Errors as in `find_in_home`."""
     url = _place(folder)
     if url is not None:
-        fetch(url, folder if into is None else into, wanted)
+        below = f"{folder.name}/"
+        earlier = earlier_names(url.rpartition("/")[0], lambda name: name.startswith(below))
+        for name in [*names_in(folder), *(each.removeprefix(below) for each in earlier)]:
+            find_in_home(folder / name)
 
 
 def _place(path: Path) -> str | None:

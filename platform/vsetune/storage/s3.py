@@ -17,7 +17,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -25,9 +25,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from vsetune.errors import DataError, StorageError, UsageError, one_line
+from vsetune.errors import DamagedObject, DataError, StorageError, UsageError, one_line
 from vsetune.storage.addresses import bucket_and_key
-from vsetune.storage.hashes import sha256_hex, sha256_of_file
+from vsetune.storage.hashes import HashingReader, sha256_hex, sha256_of_stream
+from vsetune.storage.whole_files import make_folder, whole_file
 
 _BUFFER = 1 << 20
 _CONNECT_S, _READ_S, _TRIES = 3, 5, 2
@@ -36,6 +37,7 @@ _FIRST_PAUSE_S, _GO_ON_WITHIN_S = 0.1, 8.0
 """For a body that broke off: pause before the first retry, and time without a new byte before it is given up."""
 _UPLOAD_READ_S, _UPLOAD_TRIES = 60, 5
 
+_SMALL_BYTES = 1 << 20
 _PART_BYTES, _PARTS_AT_ONCE = 16 << 20, 4
 """Larger files are uploaded in parts of this size, this many at once; a failed part is sent again on its own."""
 _SHA256 = "sha256"  # key in an object's metadata
@@ -84,9 +86,15 @@ def open_object(url: str) -> tuple[BinaryIO, int]:
 
     A body that breaks off continues at the byte it reached, with growing pauses; see `_BodyStream`.
     """
+    answer = _answer(url)
+    return _stream(answer, url), int(answer["ContentLength"])
+
+
+def _answer(url: str) -> dict[str, Any]:
+    """S3's answer to a reader, with the body still to be read."""
     bucket, key = bucket_and_key(url)
     try:
-        answer = _reading_client().get_object(Bucket=bucket, Key=key)
+        return cast(dict[str, Any], _reading_client().get_object(Bucket=bucket, Key=key))
     except Exception as error:
         if _code_of(error) == "NoSuchBucket":
             raise DataError(
@@ -96,34 +104,70 @@ def open_object(url: str) -> tuple[BinaryIO, int]:
         if _code_of(error) in _MISSING:
             raise NothingThere("VSE-O029", "{url}: no such object; check bucket and prefix.", url=url) from error
         raise _refused(url, error) from error
-    return io.BufferedReader(_BodyStream(answer, url), buffer_size=_BUFFER), int(answer["ContentLength"])
 
 
-def upload(path: Path, url: str, *, sha256: str | None = None) -> None:
-    """Copy a local file to an s3:// address: all of it appears at once, or nothing. The file must not change meanwhile.
+def _stream(answer: dict[str, Any], url: str) -> BinaryIO:
+    return io.BufferedReader(_BodyStream(answer, url), buffer_size=_BUFFER)
 
-    A large file is sent in parts; the server compares a checksum of each. sha256: of the content, if known.
-    StorageError when it cannot be stored.
+
+def download(url: str, path: Path) -> str:
+    """Write the object to a file, whole or not at all; its folder is made. Returns the ETag.
+
+    NothingThere; DamagedObject when it differs from what was written; StorageError.
+    """
+    answer = _answer(url)
+    state = _state(answer)
+    make_folder(path.parent)
+    try:
+        with _stream(answer, url) as stream, whole_file(path, durable=False, by_many=True) as written:
+            reader = HashingReader(stream)
+            while block := reader.read(_BUFFER):
+                written.write(block)
+            if written.tell() != state.size or state.sha256 not in (None, reader.sha256):
+                raise DamagedObject(
+                    "VSE-O043", "{url}: is not what was written ({found:,} of {need:,} bytes, or another SHA-256); it "
+                    "was damaged on the server, bring it back or start what it belongs to again.", url=url,
+                    found=written.tell(), need=state.size,
+                )
+    except OSError as error:
+        raise StorageError(
+            "VSE-O023", "{file}: cannot be written ({reason}); free space, or set VSETUNE_NODE_FOLDER", file=path,
+            reason=error.strerror or error,
+        ) from error
+    return state.etag
+
+
+def upload(path: Path, url: str) -> str:
+    """Copy a local file to an s3:// address: all of it appears at once, or nothing. Returns the ETag.
+
+    The file may be replaced meanwhile: what is sent is the one that was there. A large file is sent in parts; the
+    server compares a checksum of each. FileNotFoundError; StorageError when it cannot be stored.
     """
     from boto3.s3.transfer import TransferConfig
 
-    bucket, key = bucket_and_key(url)
-    try:
-        _client(_UPLOAD_READ_S, _UPLOAD_TRIES).upload_file(
-            str(path), bucket, key,
-            ExtraArgs={"ChecksumAlgorithm": "SHA256", "Metadata": {_SHA256: sha256 or sha256_of_file(path)}},
-            Config=TransferConfig(
-                multipart_threshold=_PART_BYTES, multipart_chunksize=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE
-            ),
-        )
-    except Exception as error:
-        answer = error.__context__  # boto3 rewords the server's answer
-        if isinstance(answer, Exception) and _code_of(answer) in _ADVICE:
-            raise _refused(url, answer) from error
-        raise StorageError(
-            "VSE-O036", "{url}: cannot upload {file} ({reason}); check bucket, rights and endpoint.", url=url,
-            file=path.name, reason=one_line(error),
-        ) from error
+    with open(path, "rb") as stream:
+        if os.fstat(stream.fileno()).st_size <= _SMALL_BYTES:
+            return put_bytes(url, stream.read())
+        digest = sha256_of_stream(stream)
+        stream.seek(0)
+        bucket, key = bucket_and_key(url)
+        try:
+            _client(_UPLOAD_READ_S, _UPLOAD_TRIES).upload_fileobj(
+                stream, bucket, key, ExtraArgs={"ChecksumAlgorithm": "SHA256", "Metadata": {_SHA256: digest}},
+                Config=TransferConfig(
+                    multipart_threshold=_PART_BYTES, multipart_chunksize=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE
+                ),
+            )
+        except Exception as error:
+            answer = error.__context__  # boto3 rewords the server's answer
+            if isinstance(answer, Exception) and _code_of(answer) in _ADVICE:
+                raise _refused(url, answer) from error
+            raise StorageError(
+                "VSE-O036", "{url}: cannot upload {file} ({reason}); check bucket, rights and endpoint.", url=url,
+                file=path.name, reason=one_line(error),
+            ) from error
+    there = look(url)
+    return "" if there is None else there.etag
 
 
 def put_bytes(url: str, content: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
@@ -193,10 +237,29 @@ def find(url: str, *, most: int) -> tuple[bytes, ObjectState] | None:
 
 def listing(prefix: str) -> Iterator[str]:
     """The addresses of all objects that begin with this address, a thousand per request. StorageError."""
+    bucket, _ = bucket_and_key(prefix)
+    for page in _pages(prefix):
+        yield from (f"s3://{bucket}/{found['Key']}" for found in page.get("Contents", ()))
+
+
+def versions_below(prefix: str, wanted: Callable[[str], bool]) -> dict[str, str]:
+    """The ETags of the objects below a prefix, by their names there. wanted: of a first part of names. StorageError."""
+    start = f"{prefix.rstrip('/')}/"
+    bucket, key = bucket_and_key(start)
+    found: dict[str, str] = {}
+    for page in _pages(start, Delimiter="/"):
+        below = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
+        pages = [page, *(
+            inner for each in below if wanted(each[len(key) : -1]) for inner in _pages(f"s3://{bucket}/{each}")
+        )]
+        found |= {each["Key"][len(key):]: str(each["ETag"]) for one in pages for each in one.get("Contents", ())}
+    return {name: etag for name, etag in found.items() if wanted(name.split("/")[0])}
+
+
+def _pages(prefix: str, **options: str) -> Iterator[dict[str, Any]]:
     bucket, start = bucket_and_key(prefix)
     try:
-        for page in _client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=start):
-            yield from (f"s3://{bucket}/{found['Key']}" for found in page.get("Contents", ()))
+        yield from _client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=start, **options)
     except Exception as error:
         raise _refused(prefix, error) from error
 

@@ -28,7 +28,7 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError, StorageError, UsageError
 from vsetune.records.studies import BEST_FILE, Studies
 from vsetune.storage.hashes import sha256_hex, sha256_of_file
-from vsetune.storage.home_files import bring_mirrored, find_in_home, keep_in_home
+from vsetune.storage.home_files import find_in_home, keep_in_home
 from vsetune.storage.paths import home
 from vsetune.storage.whole_files import make_folder, read_json, whole_file
 from vsetune.study.kept_plugins import load_kept, study_folder_of
@@ -132,7 +132,7 @@ def _begun_with(search: StageSearch, wanted: RerankSpec) -> str | None:
 def _content_of_run(folder: Path, first: str) -> str | None:
     """The content hash in the study file that a run has left in its folder, if it names the same first stage."""
     with tempfile.TemporaryDirectory() as into:
-        bring_mirrored(folder, lambda name: name == STUDY_FILE, into=Path(into))
+        find_in_home(folder / STUDY_FILE, into=Path(into))
         files = [place / STUDY_FILE for place in (Path(into), folder) if (place / STUDY_FILE).is_file()]
         plain: Any = read_yaml(files[0]) if files else {}
     evaluation = plain.get("evaluation")

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from vsetune.config.plugin_import import Source, read_source, source_of
 from vsetune.config.plugins import Plugin, known_plugins, load_plugin
 from vsetune.errors import ConfigError, DataError, Problem, StorageError
-from vsetune.storage.home_files import bring_mirrored
+from vsetune.storage.home_files import find_folder_in_home
 from vsetune.storage.whole_files import make_folder, move_in_place, read_json, write_json
 
 PLUGINS_FOLDER = "plugins"
@@ -151,7 +151,7 @@ def _load(kept: KeptPlugin, wanted: Mapping[str, str], where: str) -> tuple[Plug
 
 def _bring(study_folder: Path) -> None:
     """With a remote home, fetches the copies that the study's driver has sent there."""
-    bring_mirrored(study_folder, lambda name: name.startswith(f"{PLUGINS_FOLDER}/"))
+    find_folder_in_home(study_folder / PLUGINS_FOLDER)
 
 
 def _require_copy(key: str, sha256: str, study_folder: Path, where: str) -> KeptPlugin:

@@ -18,7 +18,7 @@ from vsetune.records.state import Attempt
 from vsetune.records.studies import BEST_FILE, Studies, export_note, folder_of_study
 from vsetune.records.study_lock import LOCK_FILE
 from vsetune.storage.addresses import shown_url
-from vsetune.storage.home_files import bring_mirrored
+from vsetune.storage.home_files import find_in_home
 from vsetune.storage.paths import remote_place
 from vsetune.storage.whole_files import safetensors_flaw
 from vsetune.study.kept_plugins import load_kept, study_folder_of
@@ -120,7 +120,7 @@ def best_weights(studies: Studies, attempt: RecordedAttempt, into: Path) -> Path
 
     DamagedCheckpoint if the file is damaged. into: a folder that must exist as long as the file is needed.
     """
-    bring_mirrored(attempt.folder, lambda name: name == BEST_FILE, into=into)
+    find_in_home(attempt.folder / BEST_FILE, into=into)
     kept = next((place / BEST_FILE for place in (into, attempt.folder) if (place / BEST_FILE).is_file()), None)
     if kept is None:
         return None

@@ -27,13 +27,13 @@ from vsetune.config.study.resources import Needs
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import AttemptError, ConfigError, DamagedCheckpoint, StorageError
 from vsetune.storage.addresses import mask_output
-from vsetune.storage.mirror import Mirror
+from vsetune.storage.home_folder import HomeFolder
 from vsetune.storage.paths import HOME_VARIABLE, home
 from vsetune.study.first_stages import kept_stage
 from vsetune.study.kept_plugins import load_kept, study_folder_of
 from vsetune.study.metrics_export import MetricsBoard
 from vsetune.study.signals import LeaveWatch, beat
-from vsetune.study.study_home import BEGIN_WITHIN_S, CLOSE_WITHIN_S, TRIAL_END_WITHIN_S, fetch_trial, trial_mirror
+from vsetune.study.study_home import BEGIN_WITHIN_S, CLOSE_WITHIN_S, TRIAL_END_WITHIN_S, fetch_trial, trial_files
 from vsetune.study.trial_measures import (
     SystemMetrics,
     TrialMeter,
@@ -71,7 +71,7 @@ class AttemptTrainable(Trainable):
     """A warm actor that runs one attempt after another.
 
     config: trial (TrialSpec as plain data), phase (of the trial), folder (the trial's own: accessible to every node, or
-    relative to the home folder of the worker's node), home (the remote home under which `folder` is mirrored, or None),
+    relative to the home folder of the worker's node), home (the remote home, which has the files too, or None),
     needs (`Needs` as plain data), reading (`Reading` as plain data), checkpoint_share (see `TrainingAttempt`),
     calibrates (whether times are also given in calibration products, see `TrialMeter`), system_metrics (whether points
     carry `SystemMetrics`), signals (the name of the study's `Signals`), recorded (attempts of the trial in the log).
@@ -93,7 +93,7 @@ class AttemptTrainable(Trainable):
     def setup(self, config: dict[str, Any]) -> None:
         mask_output()
         self._attempt: TrainingAttempt | None = None
-        self._mirror: Mirror | None = None
+        self._files: HomeFolder | None = None
         self._team: TrialProcesses | None = None
         self._metrics: TrialMetrics | None = None
         self._meter: TrialMeter | None = None
@@ -158,9 +158,9 @@ class AttemptTrainable(Trainable):
         take_share(chosen, needs.gpus)
         self._meter = TrialMeter(chosen, calibrates=self._wanted.get("calibrates", False))
         load_kept(plain.get("plugins", {}), study_folder_of(folder), where=f"trial {plain['trial']}")
-        self._mirror = trial_mirror(folder)
-        if self._mirror is not None:
-            fetch_trial(self._mirror)
+        self._files = trial_files(folder)
+        if self._files is not None:
+            fetch_trial(self._files)
         trial = TrialSpec.model_validate(plain)
         reading = Reading(**self._wanted["reading"])
         if needs.workers > 1:
@@ -239,12 +239,12 @@ class AttemptTrainable(Trainable):
 
         StorageError: they have not arrived by then, or another process continues the trial.
         """
-        if self._mirror is None:
+        if self._files is None:
             return
-        self._mirror.check()
-        self._mirror.send()
+        self._files.check()
+        self._files.send()
         if within_s is not None:
-            self._mirror.settle(within_s)
+            self._files.settle(within_s)
 
     def _failure(self, error: Exception) -> dict[str, Any]:
         self._close_team()
@@ -269,8 +269,8 @@ class AttemptTrainable(Trainable):
     def _set_aside(self, reason: str) -> None:
         """Sets a damaged checkpoint aside. If it was damaged on this disk only, the next attempt fetches it again; if
         it was damaged when it was sent, it is set aside in the remote home too."""
-        if self._mirror is not None and not self._mirror.was_brought:
-            self._mirror.forget()
+        if self._files is not None and not self._files.was_brought:
+            self._files.forget()
             return
         set_aside(self._folder, reason)
         with suppress(StorageError):
@@ -298,9 +298,9 @@ class AttemptTrainable(Trainable):
             system.close()
 
     def _leave_folder(self) -> None:
-        mirror, self._mirror = getattr(self, "_mirror", None), None
-        if mirror is not None:
-            mirror.close(CLOSE_WITHIN_S, clear=True)  # no files of a trial stay on a node
+        files, self._files = getattr(self, "_files", None), None
+        if files is not None:
+            files.close(CLOSE_WITHIN_S, clear=True)  # no files of a trial stay on a node
 
 
 def as_result(report: Mapping[str, Any]) -> dict[str, Any]:

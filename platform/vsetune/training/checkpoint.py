@@ -66,7 +66,7 @@ _log = logging.getLogger(__name__)
 
 FORMAT = 1
 CHECKPOINT_FILE = "checkpoint.pt"
-_EARLIER_BEST_FILE = "checkpoint-best.safetensors"
+EARLIER_BEST_FILE = "checkpoint-best.safetensors"
 """The copy of the best weights beside a checkpoint of earlier versions."""
 OF_DAMAGE = (
     RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError, EOFError,
@@ -208,7 +208,7 @@ class CheckpointFolder:
     def _put_back_best(self, saved: Mapping[str, Any]) -> None:
         """Write the best weights that belong to a checkpoint, unless they are in their file."""
         self._best_sha256, copy = saved.get("best_sha256"), saved.get("best")
-        earlier = self._folder / _EARLIER_BEST_FILE
+        earlier = self._folder / EARLIER_BEST_FILE
         try:
             if isinstance(copy, Tensor) and copy.dtype == torch.uint8:
                 if not self.best_path.is_file() or sha256_of_file(self.best_path) != self._best_sha256:

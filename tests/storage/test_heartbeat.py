@@ -1,4 +1,4 @@
-"""One of all machines holds a lease; who died is succeeded, who lost it stops."""
+"""One of all machines is at work; who died is succeeded, who was taken over stops."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from refusals import refused
 
-from vsetune.errors import StorageError, StudyConflict
-from vsetune.storage import lease as leases
-from vsetune.storage.lease import Lease, LeaseLost, holder_of
+from vsetune.errors import Overtaken, StorageError, StudyConflict
+from vsetune.storage import heartbeat as heartbeats
+from vsetune.storage.heartbeat import Heartbeat, holder_of
 from vsetune.storage.s3 import ObjectChanged, delete, put_bytes
 
 EXPIRED_AT_ONCE_S = -60.0
@@ -21,16 +21,16 @@ EXPIRED_AT_ONCE_S = -60.0
 
 @pytest.fixture
 def url(prefix: str) -> str:
-    return f"{prefix}/lease.json"
+    return f"{prefix}/heartbeat.json"
 
 
-def take(url: str, *, promised_s: float = 60.0, lost: list[str] | None = None) -> Lease:
+def take(url: str, *, promised_s: float = 60.0, lost: list[str] | None = None) -> Heartbeat:
     told: list[str] = [] if lost is None else lost
-    return Lease(url, "study tiny", on_lost=told.append, promised_s=promised_s, beat_s=3600)
+    return Heartbeat(url, "study tiny", on_lost=told.append, promised_s=promised_s, beat_s=3600)
 
 
 def said_in(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == leases.__name__]
+    return [record.getMessage() for record in caplog.records if record.name == heartbeats.__name__]
 
 
 def test_a_second_holder_is_refused(url: str) -> None:
@@ -41,7 +41,7 @@ def test_a_second_holder_is_refused(url: str) -> None:
     first.release()
 
 
-def test_a_lease_that_was_released_is_free_at_once_and_nobody_is_said_to_be_gone(url, caplog):
+def test_work_that_is_over_is_free_at_once_and_nobody_is_said_to_be_gone(url, caplog):
     take(url).release()
     assert holder_of(url) is None
     second = take(url)
@@ -55,7 +55,7 @@ def test_who_was_taken_over_is_told_before_the_next_write_and_harms_nobody(url: 
     lost: list[str] = []
     first = take(url, promised_s=EXPIRED_AT_ONCE_S, lost=lost)
     second = take(url)
-    with refused("VSE-O046", by=LeaseLost, name="study tiny", pid=os.getpid()):
+    with refused("VSE-O046", by=Overtaken, name="study tiny", pid=os.getpid()):
         first.check()
     first.release()
     second.check()
@@ -65,7 +65,7 @@ def test_who_was_taken_over_is_told_before_the_next_write_and_harms_nobody(url: 
 
 def test_the_thread_that_renews_tells_of_the_loss(url: str) -> None:
     lost: list[str] = []
-    first = Lease(url, "study tiny", on_lost=lost.append, promised_s=EXPIRED_AT_ONCE_S, beat_s=0.02)
+    first = Heartbeat(url, "study tiny", on_lost=lost.append, promised_s=EXPIRED_AT_ONCE_S, beat_s=0.02)
     for _ in range(50):
         try:
             second = take(url)
@@ -77,17 +77,17 @@ def test_the_thread_that_renews_tells_of_the_loss(url: str) -> None:
     second.release()
 
 
-def test_a_lease_is_released_although_the_answer_to_its_last_beat_was_lost(url, monkeypatch):
-    only, put = take(url), leases.put_bytes
+def test_work_is_over_although_the_answer_to_its_last_beat_was_lost(url, monkeypatch):
+    only, put = take(url), heartbeats.put_bytes
 
     def lose_the_answer(*words: Any, **named: Any) -> str:
         put(*words, **named)
         raise StorageError("the answer was lost")
 
     with monkeypatch.context() as losing:
-        losing.setattr(leases, "put_bytes", lose_the_answer)
+        losing.setattr(heartbeats, "put_bytes", lose_the_answer)
         with pytest.raises(StorageError, match="the answer was lost"):
-            only._renew()
+            only._write(only._me)
     only.release()
     assert holder_of(url) is None
 
@@ -102,7 +102,7 @@ def test_a_conditional_write_whose_first_answer_was_lost_counts_and_another_one_
 
 
 def test_the_heart_beats_on_after_an_error_of_any_kind_and_an_outage_is_two_lines(url, monkeypatch, caplog):
-    only, put, failures = take(url), leases.put_bytes, iter([TypeError("odd answer"), OSError("odd socket")])
+    only, put, failures = take(url), heartbeats.put_bytes, iter([TypeError("odd answer"), OSError("odd socket")])
     has_beaten = threading.Event()
 
     def failing(*words: Any, **named: Any) -> str:
@@ -112,7 +112,7 @@ def test_the_heart_beats_on_after_an_error_of_any_kind_and_an_outage_is_two_line
         has_beaten.set()
         return etag
 
-    monkeypatch.setattr(leases, "put_bytes", failing)
+    monkeypatch.setattr(heartbeats, "put_bytes", failing)
     only._beat_s = 0.001
     beating = threading.Thread(target=only._beats, daemon=True)
     beating.start()
@@ -126,18 +126,18 @@ def test_the_heart_beats_on_after_an_error_of_any_kind_and_an_outage_is_two_line
     ]
 
 
-def test_who_could_not_renew_in_time_still_holds_it_while_nobody_took_it(url: str) -> None:
+def test_who_could_not_write_in_time_goes_on_while_nobody_took_over(url: str) -> None:
     only = take(url, promised_s=EXPIRED_AT_ONCE_S)
     for beat in (1, 2):
-        only.check()
+        only._write(only._me)
         assert (holder_of(url) or pytest.fail("nobody holds it"))[0].beat == beat
     only.release()
 
 
 def test_a_holder_of_this_machine_whose_process_is_gone_is_taken_over_at_once(url, caplog):
     code = (
-        "import os, sys; from vsetune.storage.lease import Lease\n"
-        "Lease(sys.argv[1], 'study tiny', on_lost=print)\n"
+        "import os, sys; from vsetune.storage.heartbeat import Heartbeat\n"
+        "Heartbeat(sys.argv[1], 'study tiny', on_lost=print)\n"
         "os.kill(os.getpid(), 9)"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -147,31 +147,31 @@ def test_a_holder_of_this_machine_whose_process_is_gone_is_taken_over_at_once(ur
     assert [line.split(",")[-1] for line in said_in(caplog)] == [" which is gone"]
 
 
-def test_an_answer_that_was_lost_is_no_loss_of_the_lease(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_was_lost_is_no_loss(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     held = take(url)
 
     def put_twice(*args: object, **options: object) -> str:
         put_bytes(*args, **options)  # type: ignore[arg-type]
         return put_bytes(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(leases, "put_bytes", put_twice)
-    held._renew()
-    held._renew()
+    monkeypatch.setattr(heartbeats, "put_bytes", put_twice)
+    held._write(held._me)
+    held._write(held._me)
     monkeypatch.undo()
     held.check()
     held.release()
 
 
 @pytest.mark.parametrize("content", [b"{", b"{}", b"[1]", b'{"owner": 1, "more": 2}'])
-def test_a_damaged_lease_is_one_line(url: str, content: bytes) -> None:
+def test_a_damaged_heartbeat_is_one_line(url: str, content: bytes) -> None:
     put_bytes(url, content)
     with refused("VSE-O048", by=StorageError, url=url):
         take(url)
 
 
-def test_a_lease_that_somebody_removed_is_an_interruption(url: str) -> None:
+def test_a_heartbeat_that_somebody_removed_is_an_interruption(url: str) -> None:
     held = take(url)
     delete([url])
     with refused("VSE-O047", by=StorageError):
-        held._renew()
+        held._write(held._me)
     held.release()

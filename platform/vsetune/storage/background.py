@@ -31,8 +31,9 @@ class Repeated:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread, unless it has started."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def ask(self) -> None:
         """End the present pause."""
