@@ -8,15 +8,20 @@ from pathlib import Path
 
 import pytest
 from real_servers import s3_server
-from short_folders import place
 
 from vsetune.storage import s3
 from vsetune.storage.home_files import find_in_home, keep_in_home, names_in, read, remove, require_usable, write
 from vsetune.storage.paths import home
 from vsetune.storage.s3 import ObjectChanged
 
-__all__ = ["place"]
 SMALL = 4096
+
+
+@pytest.fixture(scope="module")
+def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment of a real server."""
+    with s3_server(tmp_path_factory.mktemp("server")) as variables:
+        yield variables
 
 
 @pytest.fixture(params=["folder", "moto", pytest.param("seaweedfs", marks=pytest.mark.slow)])
@@ -29,12 +34,14 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setenv("VSETUNE_NODE_FOLDER", str(tmp_path / "home"))
         yield home() / "nightly" / "small"
         return
-    with s3_server(request.getfixturevalue("place")) as variables:
-        for name, value in {**variables, "VSETUNE_HOME": "s3://home/x", "VSETUNE_NODE_FOLDER": str(tmp_path)}.items():
-            monkeypatch.setenv(name, value)
-        s3._client.cache_clear()
-        require_usable("s3://home/x", named="VSETUNE_HOME")
-        yield home() / "nightly" / "small"
+    prefix = f"s3://home/{tmp_path.name}"
+    for name, value in request.getfixturevalue("seaweedfs").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("VSETUNE_HOME", prefix)
+    monkeypatch.setenv("VSETUNE_NODE_FOLDER", str(tmp_path / "home"))
+    s3._client.cache_clear()
+    require_usable(prefix, named="VSETUNE_HOME")
+    yield home() / "nightly" / "small"
     s3._client.cache_clear()
 
 

@@ -15,6 +15,7 @@ from refusals import refused
 from vsetune.errors import StorageError
 from vsetune.storage import s3
 from vsetune.storage.addresses import usable_url
+from vsetune.storage.hashes import sha256_hex
 from vsetune.storage.home_files import require_usable
 from vsetune.storage.paths import HOME_VARIABLE, local_path, remote_home, usable_path, usable_uri
 
@@ -62,6 +63,66 @@ def test_a_refusal_comes_with_its_remedy(server: ThreadingHTTPServer, tmp_path: 
     with refused("VSE-O027", by=StorageError, advice=s3._ADVICE[code]) as caught:
         require_usable("s3://home/x", named="VSETUNE_HOME")
     assert str(caught.value).startswith("VSETUNE_HOME: s3://home/x/probe-")
+
+
+class Simple(BaseHTTPRequestHandler):
+    """Stores objects, and knows only some conditions of writes. `server.knows`: headers; `server.objects`."""
+
+    def do_PUT(self) -> None:
+        content, there = self.rfile.read(int(self.headers.get("Content-Length") or 0)), self._objects.get(self.path)
+        knows = self.server.knows  # type: ignore[attr-defined]
+        is_refused = ("If-None-Match" in knows and self.headers.get("If-None-Match") and there is not None) or (
+            "If-Match" in knows and self.headers.get("If-Match") and self.headers["If-Match"] != there
+        )
+        if not is_refused and "storing" in knows:
+            self._objects[self.path] = f'"{sha256_hex(content)[:32]}"'
+        self._answer(412 if is_refused else 200)
+
+    def do_HEAD(self) -> None:
+        self._answer(200 if self.path in self._objects else 404)
+
+    def do_DELETE(self) -> None:
+        self._objects.pop(self.path, None)
+        self._answer(204)
+
+    @property
+    def _objects(self) -> dict[str, str]:
+        return self.server.objects  # type: ignore[attr-defined, no-any-return]
+
+    def _answer(self, status: int) -> None:
+        self.send_response(status)
+        self.send_header("ETag", self._objects.get(self.path, '"none"'))
+        self.send_header("Last-Modified", "Sat, 28 Nov 2026 18:00:00 GMT")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *words: Any) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(("knows", "code", "fields"), [
+    ({"storing", "If-Match"}, "VSE-O037", {"header": "If-None-Match"}),
+    ({"storing", "If-None-Match"}, "VSE-O037", {"header": "If-Match"}),
+    ({"If-None-Match", "If-Match"}, "VSE-O038", {}),
+    ({"storing", "If-None-Match", "If-Match"}, None, {}),
+])
+def test_a_server_without_conditional_writes_is_refused_in_one_line(
+    knows: set[str], code: str | None, fields: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Simple)
+    server.knows, server.objects = knows, {}  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with aws_account(monkeypatch, endpoint=f"http://127.0.0.1:{server.server_port}"):
+        if code is None:
+            require_usable("s3://home/x", named="VSETUNE_HOME")
+        else:
+            with refused(code, by=StorageError, **fields) as caught:
+                require_usable("s3://home/x", named="VSETUNE_HOME")
+            assert str(caught.value).startswith("VSETUNE_HOME: s3://home/x/probe-")
+            assert "\n" not in str(caught.value)
+    assert server.objects == {}  # type: ignore[attr-defined]
+    server.shutdown()
+    server.server_close()
 
 
 def test_missing_keys_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
