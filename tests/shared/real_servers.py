@@ -60,8 +60,8 @@ def s3_server(folder: Path) -> Iterator[dict[str, str]]:
 
     command = [
         weed, "server", "-s3", f"-s3.config={config}", f"-ip={HOST}", f"-ip.bind={HOST}", f"-dir={data}",
-        f"-s3.port={port}", "-s3.port.iceberg=0", f"-master.port={master}", f"-volume.port={volume}",
-        f"-filer.port={filer}", "-master.telemetry=false", "-master.electionTimeout=1s",
+        f"-s3.port={port}", "-s3.port.iceberg=0", "-s3.port.lance=0", f"-master.port={master}",
+        f"-volume.port={volume}", f"-filer.port={filer}", "-master.telemetry=false", "-master.electionTimeout=1s",
         "-master.heartbeatInterval=100ms", "-master.volumeSizeLimitMB=64", "-volume.max=16", "-metricsPort=0",
     ]
     with _running(command, folder / "s3.log", answers):
