@@ -10,7 +10,7 @@ from night_files import night_of_day
 from refusals import refused
 from s3_server import endpoint, machine, prefix
 
-from vsetune.errors import StudyConflict
+from vsetune.errors import Overtaken, StudyConflict
 from vsetune.nightly.history import Accepted, History, nightly_folder
 from vsetune.storage.s3 import listing, upload
 
@@ -42,6 +42,19 @@ def test_another_machine_goes_on_with_the_nights_of_the_first(machine: Callable[
     with history().held():  # what is damaged here alone is fetched again
         assert len(history().nights()) == 2
     assert sum("nights/" in url for url in listing(f"{prefix}/nightly/tiny/")) == 2
+
+
+def test_what_another_machine_has_written_meanwhile_is_not_overwritten(machine: Callable[[str], None]) -> None:
+    """Of a machine that slept while it was at work."""
+    slept, of_first, of_second = history(), *(Accepted("2026-01-01", None, None, who, "abc", "now") for who in "ab")
+    slept.fetch()
+    machine("second")
+    history().accept(of_second)
+    machine("first")
+    with refused("VSE-G017", by=Overtaken):
+        slept.accept(of_first)
+    history().fetch()
+    assert history().accepted() == [of_second]
 
 
 def test_two_machines_never_run_one_night(machine: Callable[[str], None]) -> None:

@@ -15,7 +15,7 @@ from vsetune.errors import DamagedObject, Overtaken, StorageError
 from vsetune.storage import background, home_folder, s3
 from vsetune.storage.earlier_layout import bring_earlier
 from vsetune.storage.hashes import sha256_hex
-from vsetune.storage.home_folder import HomeFolder
+from vsetune.storage.home_folder import HomeFolder, last_writer_of
 from vsetune.storage.s3 import delete, listing, look, put_bytes, versions_below
 
 BIG = bytes(range(256)) * 40
@@ -37,12 +37,8 @@ def opened(url: str, tmp_path: Path) -> Iterator[Open]:
     """The folder tmp_path/NAME, fetched. Who writes `claim` last is who works in it."""
     open_ones: list[HomeFolder] = []
 
-    def check(known: Mapping[str, str]) -> None:
-        there = look(f"{url}/claim")
-        if (None if there is None else there.etag) != known.get("claim"):
-            raise Overtaken("VSE-O040", "{url}: another process", url=url)
-
     def opening(name: str, *, every_s: float = 3600) -> HomeFolder:
+        check = last_writer_of(f"{url}/claim")
         open_ones.append(HomeFolder(tmp_path / name, url, is_sent, every_s=every_s, check=check))
         open_ones[-1].fetch()
         return open_ones[-1]
@@ -135,7 +131,7 @@ def test_a_process_that_was_succeeded_sends_nothing_more(opened: Open, url: str,
     before = versions_below(url, is_sent)
     (tmp_path / "one" / "checkpoint").write_bytes(b"of the first")
     for use in (lambda: send(first), first.check, lambda: first.settle(0)):
-        with refused("VSE-O040", by=Overtaken):
+        with refused("VSE-O040", by=Overtaken, url=f"{url}/claim"):
             use()
     assert versions_below(url, is_sent) == before
     first.close(0, clear=True)

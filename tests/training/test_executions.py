@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vsetune.training import executions
-from vsetune.training.executions import PROGRESS_FILE, ExecutionLog
+from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE, ExecutionLog
 
 
 def begin(folder: Path, *, pairs: int, seconds: float) -> ExecutionLog:
@@ -16,6 +16,19 @@ def begin(folder: Path, *, pairs: int, seconds: float) -> ExecutionLog:
 
 def test_executions_are_counted_from_one(tmp_path: Path) -> None:
     assert [begin(tmp_path, pairs=0, seconds=0).current.number for _ in range(3)] == [1, 2, 3]
+
+
+def test_two_processes_that_begin_from_the_same_write_different_files(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        begin(tmp_path / name, pairs=0, seconds=0)
+    one, other = ((tmp_path / name / EXECUTIONS_FILE).read_bytes() for name in ("one", "other"))
+    assert one != other
+
+
+def test_a_file_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    (tmp_path / EXECUTIONS_FILE).write_text('{"number": 3, "wasted_pairs": 20, "wasted_seconds": 2.0}')
+    assert begin(tmp_path, pairs=0, seconds=0).current.number == 4
 
 
 def test_a_folder_that_was_lost_does_not_give_a_recorded_number_twice(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ class History:
                 self._versions[name] = write(file, content, if_absent=known is None, if_unchanged=known)
             except ObjectChanged as error:
                 raise Overtaken(
-                    "VSE-O040", "{url}: another process goes on with it; this process stops.", url=file
+                    "VSE-G017", "{file}: another machine has written it meanwhile; repeat the command", file=file
                 ) from error
         write_whole(file, content, durable=True)
 

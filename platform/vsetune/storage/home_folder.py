@@ -187,6 +187,19 @@ class HomeFolder:
         return self._asked > asked
 
 
+def last_writer_of(url: str) -> Callable[[Mapping[str, str]], None]:
+    """A `check` for a folder in which every process that begins to work first writes one file anew. url: of this file.
+    Overtaken once it is another process's."""
+    name = url.rpartition("/")[2]
+
+    def check(known: Mapping[str, str]) -> None:
+        there = look(url)
+        if (None if there is None else there.etag) != known.get(name):
+            raise Overtaken("VSE-O040", "{url}: another process goes on with it; this process stops.", url=url)
+
+    return check
+
+
 def _signature(path: Path) -> Signature:
     about = os.stat(path)
     return about.st_ino, about.st_size, about.st_mtime_ns

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from vsetune.errors import DamagedObject, Overtaken
+from vsetune.errors import DamagedObject
 from vsetune.records.log import LOG_FILE, OBJECTS, LogWriter
 from vsetune.records.studies import BEST_FILE, KEPT_FOLDER, STOP_FILE
 from vsetune.records.study_lock import HEARTBEAT_FILE, LOCK_FILE, locked_study
 from vsetune.storage import earlier_layout
 from vsetune.storage.addresses import join
 from vsetune.storage.home_files import find_in_home, remove
-from vsetune.storage.home_folder import HomeFolder
+from vsetune.storage.home_folder import HomeFolder, last_writer_of
 from vsetune.storage.paths import remote_place
-from vsetune.storage.s3 import delete, look
+from vsetune.storage.s3 import delete
 from vsetune.training.checkpoint import CHECKPOINT_FILE, EARLIER_BEST_FILE
 from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE
 
@@ -126,14 +126,9 @@ def trial_files(folder: Path) -> HomeFolder | None:
     url = remote_place(folder)
     if url is None:
         return None
-    executions = join(url, EXECUTIONS_FILE)
-
-    def check(known: Mapping[str, str]) -> None:
-        there = look(executions)
-        if (None if there is None else there.etag) != known.get(EXECUTIONS_FILE):
-            raise Overtaken("VSE-O040", "{url}: another process goes on with it; this process stops.", url=url)
-
-    return HomeFolder(folder, url, _OF_A_TRIAL.__contains__, every_s=_TRIAL_EVERY_S, check=check)
+    return HomeFolder(
+        folder, url, _OF_A_TRIAL.__contains__, every_s=_TRIAL_EVERY_S, check=last_writer_of(join(url, EXECUTIONS_FILE))
+    )
 
 
 def fetch_trial(files: HomeFolder) -> None:

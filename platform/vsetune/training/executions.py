@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from typing import Annotated, TypeVar
+from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -34,12 +35,14 @@ class Execution(_Record):
     """One execution of a trial. number: 1 is the first.
 
     wasted_pairs, wasted_seconds: trained by all earlier executions together after their last checkpoint, hence lost;
-    exact to MARK_EVERY_S seconds of work per execution, and at least the work up to their last validation.
+    exact to MARK_EVERY_S seconds of work per execution, and at least the work up to their last validation. mark: makes
+    two files differ that two processes write for the same number.
     """
 
     number: Count
     wasted_pairs: Count
     wasted_seconds: Seconds
+    mark: str = ""
 
 
 class _Marker(_Record):
@@ -72,6 +75,7 @@ class ExecutionLog:
             number=max(earlier.number, recorded) + 1,
             wasted_pairs=earlier.wasted_pairs + lost_pairs,
             wasted_seconds=earlier.wasted_seconds + lost_seconds,
+            mark=uuid4().hex[:8],
         )
         write_json(self._executions, self.current.model_dump(), durable=True)
         return self.current
