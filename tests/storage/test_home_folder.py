@@ -15,6 +15,7 @@ from vsetune.errors import DamagedObject, Overtaken, StorageError
 from vsetune.storage import background, home_folder, s3
 from vsetune.storage.earlier_layout import bring_earlier
 from vsetune.storage.hashes import sha256_hex
+from vsetune.storage.home_files import find_folder_in_home
 from vsetune.storage.home_folder import HomeFolder, last_writer_of
 from vsetune.storage.s3 import delete, listing, look, put_bytes, versions_below
 
@@ -302,6 +303,16 @@ def test_a_folder_of_an_earlier_version_is_read_and_then_goes_on_as_objects(open
     opened("one")
     assert files_of(tmp_path / "one") == EARLIER
     assert names(url) == sorted(EARLIER)
+
+
+def test_a_folder_within_one_of_an_earlier_version_is_found(
+    url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VSETUNE_HOME", prefix)
+    monkeypatch.setenv("VSETUNE_NODE_FOLDER", str(tmp_path))
+    stored_earlier(f"{prefix}/runs/tiny", {"study.yaml": b"study", "plugins/a/loss.py": BIG, "plugins/b.py": b"code"})
+    find_folder_in_home(tmp_path / "runs" / "tiny" / "plugins")
+    assert files_of(tmp_path / "runs") == {"tiny/plugins/a/loss.py": BIG, "tiny/plugins/b.py": b"code"}
 
 
 def test_what_died_while_it_was_converted_is_converted_by_the_next(opened: Open, url: str, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from vsetune.storage.hashes import sha256_hex
 from vsetune.storage.s3 import delete, find, listing, look, upload
 from vsetune.storage.whole_files import make_folder, whole_file
 
-CONTENTS_FILE, OBJECTS = "contents.json", "objects"
+CONTENTS_FILE, OBJECTS, LEASE_FILE = "contents.json", "objects", "lease.json"
 _FOLDER = re.compile(r"(.*/runs/[^/]+(?:/trials/[^/]+)?)/(.+)")
 _MOST_BYTES = 64 << 20
 _LARGEST_PIECE = 1 << 40
@@ -38,7 +38,7 @@ def convert(prefix: str) -> None:
                 _write(prefix, files[name], Path(folder) / str(number))
                 upload(Path(folder) / str(number), join(prefix, name))
                 (Path(folder) / str(number)).unlink()
-    delete([join(prefix, CONTENTS_FILE), *listing(join(prefix, f"{OBJECTS}/"))])
+    delete([*(join(prefix, name) for name in (CONTENTS_FILE, LEASE_FILE)), *listing(join(prefix, f"{OBJECTS}/"))])
 
 
 def earlier_names(prefix: str, wanted: Callable[[str], bool]) -> list[str]:
