@@ -13,7 +13,7 @@ from vsetune.metrics.curves import SAME_EPOCH, best_of_curve
 from vsetune.records.events import AttemptStatus, was_cut_short
 from vsetune.records.state import Attempt, StudyState, Trial
 from vsetune.report.rows import Cost
-from vsetune.report.selection import cost_of
+from vsetune.report.selection import costs_of
 from vsetune.training.failures import Kind
 
 Phase = Literal["search", "confirm"]
@@ -133,7 +133,7 @@ class PlannedTrial:
     @property
     def cost(self) -> Cost:
         """Of all attempts."""
-        return self._measured_at_end.cost if self.is_closed else cost_of([self.attempts])
+        return self._measured_at_end.cost if self.is_closed else costs_of([self.attempts])[0]
 
     @cached_property
     def shortened_to(self) -> float | None:
@@ -149,7 +149,7 @@ class PlannedTrial:
     def _measure(self) -> Measured:
         attempts = self.attempts
         return Measured(
-            cost_of([attempts]), self.best_m_recall or 0.0, len(attempts.longest_curve),
+            costs_of([attempts])[0], self.best_m_recall or 0.0, len(attempts.longest_curve),
             [(attempt.status, kind_of(attempt)) for attempt in attempts],
         )
 
