@@ -25,10 +25,10 @@ class Difference:
 class SeedDifference:
     """Median Difference over seed pairs with its 95 % interval.
 
-    percent: the median; a lower bound if is_lower_bound, that is if censored pairs could move it; None for a bound that
-    says nothing: below 0.05, or of no pair that reached its target. low, high: interval of the median, None for
-    fewer than five pairs and without a median; high is infinite where censoring leaves it unbounded. pairs: number of
-    seeds. censored_share: share of the pairs, 0 to 1, in which the loss never reached the target.
+    percent: the median; a lower bound if is_lower_bound, that is if censored pairs could move it. None for a lower
+    bound below 0.05, and where no pair reached its target. low, high: interval of the median, None for fewer than five
+    pairs and without a median; high is infinite where censoring leaves it unbounded. pairs: number of seeds.
+    censored_share: share of the pairs, 0 to 1, in which the loss never reached the target.
     """
 
     percent: float | None

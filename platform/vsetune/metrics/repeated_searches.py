@@ -64,9 +64,8 @@ def welch(ours: Sequence[float], theirs: Sequence[float], *, level: float = LEVE
 def log_ratio(ours: Sequence[Sequence[Epochs]], theirs: Sequence[Sequence[Epochs]], *, level: float = LEVEL) -> Effect:
     """Natural logarithm of the ratio of epochs to a fixed target, ours over theirs; below 0 is faster.
 
-    Per repeat the epochs of each seed. A seed that never reaches the target has more epochs than its last one. In a
-    claim the bound is taken where it makes the claim harder, and a claim that would need its true value is not made:
-    no loss of which a seed is censored is called faster. Difference and interval are those of the bounds.
+    Per repeat the epochs of each seed. A seed that never reaches the target counts with its last epoch, which is too
+    few. So a loss with such a seed is never called faster. Difference and interval are computed from these epochs too.
     """
     return _known(welch(*map(log_means, (ours, theirs)), level=level), ours, theirs)
 

@@ -23,14 +23,14 @@ RECENT = 60
 FINEST = 1 / 8
 """Share of the smallest change that matters, below which no noise is believed."""
 CLIP, CLIPPED_VARIANCE = 2.5, 0.9776
-"""Deviations further than CLIP scales from the median are clipped; the variance that leaves of normal ones."""
+"""Deviations further than CLIP scales from the median are clipped. A standard normal number has this variance then."""
 NOTICED = 0.5
 """Share of the usual value that a band must notice; a wider one judges nothing."""
 GOES_ON = 0.5
 """Share of the band that ends a reported change: a night within it is quiet again."""
 SOON, BEYOND = 7, 1.2
-"""A reported change that was over within SOON nights was noise perhaps: the band of the measure, in every cell, then
-reaches BEYOND times as far, but never further than what it must notice."""
+"""A reported change that ended within SOON nights may have been noise. The band of that measure then reaches, in every
+cell, BEYOND times as far, but never further than the change that it must notice."""
 LARGEST = 1e100
 """Values further from 0 count as missing: their squares could overflow."""
 
@@ -98,8 +98,8 @@ def judge(
     """One judgement per column. measures: of each column.
 
     past: (nights, columns), oldest first, NaN where a night does not count or has no value. tonight: (columns,).
-    alarmed: (nights, columns), whether a change was reported that night: its nights make no band, and it is reported
-    until the values are back or it is accepted.
+    alarmed: (nights, columns), whether a change was reported that night. Such a night does not enter the band. A change
+    is reported until the values return or it is accepted.
     """
     columns = Columns.of(measures, tolerances)
     values = columns.judged(np.vstack([past, tonight])).T

@@ -221,8 +221,8 @@ def _differing(was: Numbers, now: Numbers) -> list[int | str]:
 
 
 def _does_not_repeat(nights: Sequence[Night], cell: str) -> str | None:
-    """Why equality cannot be required; None where it can. Only two different results under one commit may be two states
-    of the machine, and the newer one is reported as a change."""
+    """Why equality cannot be required; None where it can. Three different results under one commit show that they do
+    not repeat. Two may be two states of the machine; the newer one is reported as a change."""
     found: dict[str, set[tuple[float, ...]]] = {}
     for night in nights:
         if night.revision.isalnum() and night.revision != "unknown":

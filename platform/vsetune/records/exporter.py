@@ -71,8 +71,8 @@ class Exporter:
 
     def deliver(self, patience_s: float, *, answer_s: float = 0.0) -> int:
         """Wait while events are being exported, and at most `patience_s` without progress. Returns how many are left,
-        those that MLflow refuses included. answer_s: how long one answer may take while MLflow is not known to be away,
-        if longer."""
+        those that MLflow refuses included. answer_s: how long to wait for one answer while MLflow seems to be there;
+        the longer of the two times counts."""
         if self._open is None:
             return 0
         try:
@@ -84,7 +84,7 @@ class Exporter:
         last_change, seen = time.monotonic(), (-1, -1)
         while self.waiting() and self.refusal is None:
             is_away = self._export is None or self._steps.outage is not None
-            # while it is away, answers are those to tries that fail in the end
+            # while it is away, answers belong to tries that will fail
             now = self.waiting(), 0 if is_away or self._export is None else self._export.answers
             if now != seen:
                 last_change, seen = time.monotonic(), now

@@ -312,8 +312,8 @@ def bring_up_to_date(path: Path, url: str, *, checks: bool = True) -> tuple[int,
     checks: also what was brought before.
 
     Local bytes after the last remote object stay, and are sent next: a driver of this machine was killed before it sent
-    them, or the home was on this disk before. Where the contents differ, the remote ones count: bytes that were equal
-    once were damaged on this disk and are mended; others are moved to a file beside the log.
+    them, or the home was on this disk before. Where the contents differ, the server's count. Local bytes that once were
+    equal to them were damaged here and are overwritten; other bytes move to a file beside the log.
     """
     names = sorted(name for name in listing(join(url, OBJECTS) + "/"))
     known = note = _noted(path)

@@ -7,10 +7,10 @@ When the study ends, a run with the mean curve of each configuration stands betw
     files     config.yaml and the best weights of an attempt; study.yaml, boards and the log itself of the study
 
 An experiment belongs to the log whose identity is its tag `vsetune.log`; experiments and runs of other logs are never
-touched. A run has the digest of the events that it was made of, as a tag written last. An export begins with comparing
-these with the log, so it needs no position of its own: what a run lacks is added, and a run of other events than the
-log's goes to MLflow's bin and is made anew, for MLflow only adds points. `mlflow.json` in the study's folder notes the
-result for other commands.
+touched. A run has the digest of the events that it was made of, as a tag written last. An export first compares each
+digest with the log, so it stores no position of its own. It adds the events that a run lacks. A run with other events
+than the log's goes to MLflow's bin and is made again, because MLflow cannot remove points. `mlflow.json` in the study's
+folder notes the result for other commands.
 """
 
 from __future__ import annotations

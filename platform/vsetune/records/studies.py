@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 RUNS = "runs"
 EXPORT_FILE = "mlflow.json"
+"""What MLflow has of the study, for links and checks."""
 BEST_FILE = "best.safetensors"
 """The best weights of a trial, in its folder."""
-"""The exporter's progress, and the ids that MLflow has given to attempts."""
 STOP_FILE, KEPT_FOLDER = "stop", "kept"
 """In a study's folder: the last request to stop; files added to attempts later."""
 _MOST_BYTES = 4096

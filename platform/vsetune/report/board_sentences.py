@@ -290,15 +290,15 @@ def _longer_searches(rows: Sequence[Row]) -> list[str]:
 
 
 def lost_by_half(row: Row) -> float | None:
-    """Points that half of the configurations of its search were expected to end below all, mean over its searches; None
-    without a search, and for one of fewer than four trials or for another objective than M-Recall."""
+    """How many points lower its search was expected to end with half of its configurations, mean over its searches.
+    None without a search, with fewer than four trials, and for another objective than M-Recall."""
     known = [pick.tuning.lost_by_half for pick in row.repeats if pick.tuning is not None]
     lost = [each for each in known if each is not None]
     return statistics.fmean(lost) if lost and len(lost) == len(row.repeats) else None
 
 
 def _longer(row: Row) -> list[str]:
-    """The command that trains a baseline which still rose twice as long."""
+    """The command that trains the baseline for twice as many epochs, if it was still rising."""
     if "baseline_rising" not in row.flags or not row.is_baseline:
         return []
     last = max(epoch for seed in row.headline for epoch, _ in seed.curve)

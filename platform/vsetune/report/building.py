@@ -272,8 +272,8 @@ def _incompatibility(row: Row, trials: Sequence[Trial], reference: Row) -> str |
 
 
 def _levelled(row: Row, noise: float | None) -> Row:
-    """The row with its epochs to level, by the noise that its comparison allows for. The largest noise of its rows: by
-    a smaller one, the highest of many noisy validations would be no level."""
+    """The row with its epochs to level. noise: the largest of all comparable rows; with a smaller one, one lucky
+    validation of a noisy curve would count as its level."""
     if noise is None:
         return row
     tolerance = noise_tolerance(noise)

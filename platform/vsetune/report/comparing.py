@@ -35,8 +35,8 @@ from vsetune.report.seed_results import SeedResult, observations
 PROFILE_SHARES = (0.8, 0.9, 0.95, 1.0)
 """Other targets of epochs that a board shows, as measured, as shares of the baseline's mean best M-Recall."""
 FOR_LONG_TAILS = 2.5
-"""Factor on p-values of pairs of seeds. Without it, boards whose losses alone have a few seeds far behind claim a
-difference between equal losses in up to 12 % of cases, with it in at most 6 % (benchmarks/claim_sizes.py)."""
+"""Factor on p-values of pairs of seeds. Losses may have a few seeds far behind where the baseline has none. Boards then
+call equal losses different in up to 12 % of cases, with the factor in at most 6 % (benchmarks/claim_sizes.py)."""
 Unit = tuple[SeedResult, ...]
 """Seeds of one observation."""
 
@@ -144,8 +144,8 @@ def _pace(
 
 
 def _says_something(to: TargetShare) -> bool:
-    """Whether the percentage can be read: exact, or a bound beyond 0 of a loss of which some seed arrived. `at least
-    -3 %` and `at most +3 %` leave open who is faster."""
+    """Whether the percentage can be read: it is exact, or a bound on one side of 0, and some seed reached the target.
+    `at least -3 %` and `at most +3 %` leave open who is faster."""
     assert to.percent is not None
     if to.missed and to.baseline_missed:
         return False

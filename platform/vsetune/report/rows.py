@@ -58,10 +58,9 @@ class TargetShare:
     """Epochs to a share of the baseline's mean best M-Recall, as measured.
 
     share: 0 to 1. target: M-Recall in per cent. percent: epochs of the loss beyond those of the baseline, in per cent
-    of these, by mean logarithms; None without fresh seeds, and where seeds that never reach the target leave no
-    number that says anything. missed, baseline_missed: fresh seeds of the loss and of the baseline, out of `seeds` and
-    `baseline_seeds`, that never reach the target, which count with their last epoch: percent is then a bound, from
-    below and from above.
+    of these, by mean logarithms; None without fresh seeds, and where it would say nothing. missed, baseline_missed:
+    fresh seeds of the loss and of the baseline, out of `seeds` and `baseline_seeds`, that never reach the target. They
+    count with their last epoch: seeds of the loss make percent a lower bound, those of the baseline an upper one.
     """
 
     share: float
@@ -137,7 +136,7 @@ AT_RANGE_END = "at_range_end"
 
 @dataclass(frozen=True)
 class Pick:
-    """One search of a row and its result.
+    """The winner of one search of a row, with its confirming seeds.
 
     repeat: its number, from 1. configuration: of its winner (`selection.winner_of`), empty without one. seeds: with a
     result in this configuration. best_m_recall: mean over its headline seeds, per cent, None without one. is_confirmed:
@@ -194,18 +193,19 @@ class Row:
     several searches, of their means. best_m_recall_std: sample standard deviation of the same numbers, None for one.
     m_recall_bounds: 95 % interval of best_m_recall, from two seeds or three searches, None where a seed is unfinished
     or chose the configuration. epochs_to_best, epochs_to_level, epochs_to_target: medians over seeds, the last one by
-    Kaplan and Meier. epochs_bounds: 95 % interval of epochs_to_target, None for fewer than five seeds, several
-    searches, and seeds as above. spread: deviations of M-Recall between searches and between seeds of a pick, None for
-    one search. noise: deviation of one validation, points; None for short curves. level_tolerance: points below the
-    best that count as level, the same for all comparable rows of a network and data set. difference, comparison: with
-    the baseline, None for the baseline and without one. collapse: the collapse of the baseline, the same in all rows of
-    a network and data set, which then have no epochs_to_target. collapsed_seeds: headline seeds that collapsed or
-    diverged. resolution_epochs: largest gap between two validations. configurations: number that the searches tried.
-    trials: configurations and seeds tried. attempts: their executions; counts: the same by status. not_comparable: why
-    it is not compared, None if it is. contenders: configurations confirmed beside a winner (`vsetune study confirm`).
-    is_on_front: no other row of its data set and network beats it in both M-Recall and epochs to the baseline's best.
-    study: the study that it ran in. searched: each searched setting with its range and the source of the range, where
-    the study could be read. code: sha256 of user components that it ran with, by key (`loss.my_loss`).
+    Kaplan and Meier. epochs_bounds: 95 % interval of epochs_to_target; None with fewer than five seeds or several
+    searches, and where a seed is unfinished or chose the configuration. spread: deviations of M-Recall between searches
+    and between seeds of a pick, None for one search. noise: deviation of one validation, points; None for short curves.
+    level_tolerance: points below the best that count as level, the same for all comparable rows of a network and data
+    set. difference, comparison: with the baseline, None for the baseline and without one. collapse: the collapse of the
+    baseline, the same in all rows of a network and data set, which then have no epochs_to_target. collapsed_seeds:
+    headline seeds that collapsed or diverged. resolution_epochs: largest gap between two validations. configurations:
+    number that the searches tried. trials: configurations and seeds tried. attempts: their executions; counts: the same
+    by status. not_comparable: why it is not compared, None if it is. contenders: configurations confirmed beside a
+    winner (`vsetune study confirm`). is_on_front: no other row of its data set and network beats it in both M-Recall
+    and epochs to the baseline's best. study: the study that it ran in. searched: each searched setting with its range
+    and the source of the range, where the study could be read. code: sha256 of user components that it ran with, by key
+    (`loss.my_loss`).
     """
 
     dataset: str

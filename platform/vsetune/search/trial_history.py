@@ -80,9 +80,9 @@ def optuna_trial(drawn: Drawn, ended: Attempt | None, objective: Objective) -> F
 
     finished: counts with the value of the objective. pruned: ranked by how far it got. With an objective other than the
     best M-Recall a pruned trial with a curve counts as finished, because its value accounts for a missed target. failed
-    (its numbers were not finite), refused, or finished without a validation: counts like the worst pruned trial,
-    whatever it had reached, and for a Gaussian process like the median of the others. Optuna ignores trials that it
-    knows as failed, and would sample there again and again.
+    (its numbers were not finite), refused, or finished without a validation: counts like the worst pruned trial. A
+    Gaussian process counts it as the median of the others. Optuna ignores trials that it knows as failed, and would
+    sample there again and again.
     """
     state, value, points = TrialState.PRUNED, None, {}
     if ended is None and drawn.state != "refused":

@@ -1,6 +1,8 @@
 """A small object that a living process rewrites every few seconds, so that no second one starts the same work.
 
-It warns and does not fence: what counts is decided where results are stored (a study: by the next object of its log).
+It refuses a second start, and asks a process that was taken over to stop. It cannot rule out that two work at once:
+what counts is decided where results are stored, of a study by the next object of its log.
+
 An object that was not written for longer than its process promised can be taken over by a conditional write. Its age is
 measured by the server: the time of its last write and the time of the answer both come from the server's clock, so the
 clocks of the machines do not matter. A process of this machine that no longer exists is succeeded at once.

@@ -54,7 +54,7 @@ class HomeFolder:
         self._lock: ExitStack | None = None
 
     def fetch(self) -> None:
-        """Make the folder equal to its objects, unless its files go on from these.
+        """Make the folder equal to its objects. Files that continue what was sent last from here stay.
 
         StorageError; DamagedObject when a file cannot be had whole. Nothing is sent yet. Waits for another process of
         this machine that still has the folder locked.
@@ -188,8 +188,8 @@ class HomeFolder:
 
 
 def last_writer_of(url: str) -> Callable[[Mapping[str, str]], None]:
-    """A `check` for a folder in which every process that begins to work first writes one file anew. url: of this file.
-    Overtaken once it is another process's."""
+    """A `check` for a folder in which each process that begins writes the file at `url`. Overtaken once another process
+    has written it."""
     name = url.rpartition("/")[2]
 
     def check(known: Mapping[str, str]) -> None:

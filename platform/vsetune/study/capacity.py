@@ -27,8 +27,8 @@ class Capacity:
     """Whether another trial may be handed out. Looks at the cluster once a second.
 
     If node types show that the cluster can grow, more trials are handed out than there is room for: Ray's autoscaler
-    adds nodes for trials that wait for a place. At most as many trials wait as run, but one always may, so that the
-    search samples the others later, with more results. Trials whose nodes have all left wait for such nodes and do not
+    adds nodes for trials that wait for a place. No more trials wait than run, but one may always wait. So the search
+    samples later trials with more results. Trials whose nodes have all left wait for such nodes and do not
     count here.
 
     look: see `connected_nodes`. types: kinds of nodes that the cluster may have; empty for a fixed cluster. limit:

@@ -53,8 +53,8 @@ class CellSearch:
 
     @property
     def committed(self) -> float:
-        """Epochs of the search's budget that its trials take: those that a decision of the search has shortened the
-        epochs that they trained, all others a whole training."""
+        """Epochs of the budget that the trials use. A trial that the search ended early counts the epochs that it
+        trained, every other trial a whole training."""
         whole, committed = self._empty_budget.whole, 0.0
         for trial in self.searched:
             short = trial.shortened_to if trial.is_closed else None

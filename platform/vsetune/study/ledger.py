@@ -3,10 +3,10 @@
 What has happened is read from the state of the study's log, so a killed driver loses nothing. A trial is handed out
 once the log has its configuration, on object storage too if the home is there.
 
-An interrupted trial (its process died, a disk was full, a server did not answer) has not failed: it pauses, continues
-from its checkpoint, and after `resources.retries` interruptions without a new validation it is left open for the next
-run of the study. While a trial of a cell is interrupted, no further configuration is requested for the cell, so the
-search sees the same results as in an uninterrupted run.
+An interrupted trial (its process died, a disk was full, a server did not answer) has not failed: it pauses and
+continues from its checkpoint, `resources.retries` times without a new validation. The next interruption leaves it open
+for the next run of the study. While a trial of a cell is interrupted, no further configuration is requested for the
+cell, so the search sees the same results as in an uninterrupted run.
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ class PreparedStudy:
         """The study for the store, without passwords. Its fingerprint does not depend on where and how fast it runs.
 
         known: the study as it began or was resumed. It may go on with more searches of each loss: they are cells of
-        their own, with seeds of their own, so they change nothing of the first ones. The fingerprint then is that of
-        the study with the searches that it began with.
+        their own, with seeds of their own, so they change nothing of the first ones. The fingerprint still counts only
+        the searches that it began with.
         """
         first = self.spec.search.repeats if known is None else min(self.spec.search.repeats, first_repeats(known))
         began = self.spec.model_copy(update={"search": self.spec.search.model_copy(update={"repeats": first})})

@@ -3,8 +3,8 @@
     runs/STUDY/                the log's objects, heartbeat.json, and the driver's files: study file, plugins, boards
     runs/STUDY/trials/TRIAL/   the files of one trial, sent by the worker that trains it
 
-The log decides which driver counts, and a trial's count of executions which worker. A driver reads the files of trials,
-and deletes checkpoints that no trial will continue from.
+The log decides which driver counts, `executions.json` which worker of a trial. A driver reads the files of trials, and
+deletes checkpoints that no trial will continue from.
 """
 
 from __future__ import annotations

@@ -40,10 +40,10 @@ class PlannedTrial:
     number: the configuration's number in its cell. drawn_by: how it was sampled, in one line. roles: of a confirming
     trial, why its configuration is confirmed; empty if the study's own seeds confirm the winner.
 
-    What only this process knows: is_again: failed before, and to run again. interruptions: number in a row, without a
-    validation beyond all earlier ones between them. not_before: when it may continue, on the ledger's clock.
-    is_left_open: interrupted too often, left for the next run of the study. reason: of the interruption since which it
-    has not begun. totals: of the running attempt, as last reported.
+    What only this process knows: is_again: failed before, and to run again. interruptions: how many since the last
+    validation beyond all earlier ones. not_before: when it may continue, on the ledger's clock. is_left_open:
+    interrupted too often, left for the next run of the study. reason: of the last interruption, until an attempt begins
+    again. totals: of the running attempt, as last reported.
     """
 
     study: StudyState
@@ -137,8 +137,7 @@ class PlannedTrial:
 
     @cached_property
     def shortened_to(self) -> float | None:
-        """Epochs that a trial has trained which has ended with fewer than planned, by a decision of the search; None
-        for any other trial that has ended."""
+        """Epochs that the trial trained if the search ended it early; None for any other trial that has ended."""
         is_short = self.status == "pruned" or was_cut_short(self.status, self.error)
         return self.cost.budget_epochs if is_short else None
 

@@ -124,7 +124,7 @@ class StepStream:
     """Batches of the training split by step number (0-based, of the whole attempt), in rounds of `steps` batches.
 
     The order of a round depends on (seed, round) alone. An attempt continued in the middle of a round opens its reader
-    once more than an uninterrupted one: whatever opening draws must not shift the random numbers of the network.
+    once more than an uninterrupted one. Opening may draw random numbers; these must not change those of the network.
     epoch_of: the epoch that a round is for `training_batches`; more arguments go there too.
     """
 

@@ -1,7 +1,7 @@
 """The files that an attempt writes, `checkpoint.pt` and `best.safetensors`, and when the next is due.
 
-A checkpoint contains a copy of the best weights, so it is whole by itself: the file beside it may be older or newer, as
-a process that died between two writes leaves it, or missing.
+A checkpoint contains its best weights. The file beside it may be older, newer or missing, for example after a process
+died between two writes.
 """
 
 from __future__ import annotations

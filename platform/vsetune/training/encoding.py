@@ -102,8 +102,8 @@ class BatchEncoder:
         return self.trial.training.chunk_size or -(-count // self.processes.count)
 
     def _block(self, images: Encoded, captions: Encoded, *, place: tuple[int, int]) -> Tensor:
-        """Scores of some images with some captions. The first pass runs without gradient ("reentrant"): some networks
-        choose by the last gradient what the first pass keeps, which the other way to checkpoint does not allow."""
+        """Scores of some images with some captions. The first pass runs without gradient ("reentrant"). In some
+        networks the last gradient decides what the first pass keeps; only this way to checkpoint allows that."""
         if self.trial.training.chunk_size is None:
             with self._sampling(_SCORES, *place):
                 return self.network.similarity(images, captions)

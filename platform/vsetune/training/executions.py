@@ -35,8 +35,8 @@ class Execution(_Record):
     """One execution of a trial. number: 1 is the first.
 
     wasted_pairs, wasted_seconds: trained by all earlier executions together after their last checkpoint, hence lost;
-    exact to MARK_EVERY_S seconds of work per execution, and at least the work up to their last validation. mark: makes
-    two files differ that two processes write for the same number.
+    they may lack up to MARK_EVERY_S seconds of each execution, but no work before its last validation. mark: a random
+    text. Two processes that write the same number thus write different files.
     """
 
     number: Count

@@ -58,7 +58,7 @@ class EncodedSplit:
 
 
 def evenly_spread(chosen: int, images: int) -> list[int]:
-    """`count` of the images 0, 1, ..., ascending, each in the middle of an equal part of them. Deterministic.
+    """`chosen` of the images 0, 1, ..., ascending: the middle one of each of `chosen` equal parts. Deterministic.
 
     DataError for more than there are, or none.
     """

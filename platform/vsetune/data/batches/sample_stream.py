@@ -54,8 +54,8 @@ class EpochOrder:
         return shuffled(rows, size, random.Random(f"items/{self.seed}/{self.epoch}"))
 
     def shards_within(self, rows: int) -> frozenset[str]:
-        """Files of the shards whose rows are all among this many first ones, found without reading a shard. Empty if
-        the order depends on numbers of captions that the manifest does not have."""
+        """Files of the shards whose rows all lie within the first `rows` of the epoch. No shard is read for this. Empty
+        if the order depends on numbers of captions that the manifest does not have."""
         if self.unit == "pairs" and self.info.captions_min != self.info.captions_max:
             return frozenset()
         images = self.images(ShardPart.indices)

@@ -64,9 +64,9 @@ def read_shard(
 ) -> Iterator[ImageSample]:
     """All images of a shard in order. DataError when it is damaged or differs from the manifest.
 
-    reads: boxes, or photographs instead of features and boxes, and where mirrored ones have other captions these too;
-    data outside the shards is not read. hashed: compare its SHA-256 too, at its end; a shard of an s3:// prefix is
-    always compared if this node caches it.
+    reads: what the network needs. With pixels, photographs are read instead of features and boxes; if a mirrored one
+    has other captions, these are made too. Data outside the shards is not read. hashed: compare its SHA-256 too, at its
+    end; a shard of an s3:// prefix is always compared if this node caches it.
     """
     info, images = dataset.manifest.features, reads.pixels is not None
     if not images and not info.width:

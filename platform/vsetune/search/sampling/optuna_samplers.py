@@ -41,8 +41,8 @@ class _LentHistory(optuna.storages.InMemoryStorage):
         self._lent = history
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
-        """The new trial follows the whole history: a sampler excludes the trial it draws for, by number, from what it
-        reads."""
+        """The new trial gets the number after the last one. A sampler leaves out the trial with its own number, so this
+        number must be free."""
         trial_id = super().create_new_trial(study_id, template_trial)
         if self._lent:
             self.get_trial(trial_id).number += self._lent[-1].number + 1
@@ -140,8 +140,8 @@ class GaussianProcessDraws(Sampler):
 
 def _finished_for_good(history: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     """The history for a sampler that learns only from finished trials. A stopped trial counts with its best value,
-    because stopping rules let it level off first. A failed one counts as the median of the others: as the worst, one
-    that failed by chance would keep draws from a good region. Refused draws are left out.
+    because stopping rules let it level off first. A failed one counts as the median of the others. If it
+    counted as the worst, one failure by chance would keep the sampler from a good region. Refused draws are left out.
     """
     known = [worth for trial in history if math.isfinite(worth := worth_of(trial))]
     median = statistics.median(known) if known else math.nan

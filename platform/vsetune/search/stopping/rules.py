@@ -19,8 +19,7 @@ class Halving(StoppingRule):
 
     A rung stands at every grace_epochs * reduction_factor**k below `epochs`. Its recorded value is the best M-Recall of
     a trial up to its first validation at or after the rung. A validation that passes several rungs at once fills only
-    the highest of them; the lower ones stay empty for this trial. A grace below the gap between validations therefore
-    adds no rung that a later validation would fill with a value of a later epoch.
+    the highest of them; the lower ones stay empty for this trial. So rungs below the first validation compare nothing.
 
     A trial is stopped where its value is below the 1 - 1/reduction_factor quantile (linear between values) of the
     values recorded at the rung before it. The first trial to arrive continues, and so does a trial at or past `epochs`.
