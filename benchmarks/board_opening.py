@@ -105,13 +105,13 @@ def made_by(tree: Path, page: Path, attempts: int) -> Path:
 
 def make_page(page: Path, attempts: int) -> None:
     """A hundred cells, searched, and confirmed over five seeds each."""
-    from vsetune.report.building import build
-    from vsetune.report.page import to_html
+    from vsetune.board.building import build
+    from vsetune.board.page import to_html
 
     records = made_up(attempts)
     board = build(records, baseline="loss_0")
     try:
-        from vsetune.report.shown_runs import ShownRuns
+        from vsetune.board.shown_runs import ShownRuns
     except ImportError:  # an older revision, whose page knows no runs
         page.write_text(to_html(board), encoding="utf-8")
         return

@@ -21,9 +21,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from vsetune.board.comparing import FOR_LONG_TAILS
 from vsetune.metrics.repeated_searches import Effect, Spread, detectable, log_ratio, paired_log_ratio, welch
 from vsetune.metrics.seed_statistics import Epochs, holm, paired_t
-from vsetune.report.comparing import FOR_LONG_TAILS
 
 Floats = NDArray[np.float64]
 SEARCH, SEED = 0.6, 0.5

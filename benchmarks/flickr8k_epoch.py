@@ -37,7 +37,7 @@ from vsetune.data.stored.bank_file import SplitBank
 from vsetune.data.stored.banks import bank_of
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.terminal_progress import terminal_progress
-from vsetune.storage.paths import home
+from vsetune.home.paths import home
 from vsetune.training.attempt import TrainingAttempt
 
 THREADS, BATCH, D, TURNS = 2, 128, 512, 8

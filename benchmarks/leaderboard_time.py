@@ -18,13 +18,13 @@ import tempfile
 import time
 from pathlib import Path
 
+from vsetune.board.building import build
 from vsetune.cli.entry import GARBAGE_THRESHOLD
 from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.log import LogWriter
 from vsetune.records.mlflow_export import MlflowExport
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
-from vsetune.report.building import build
 
 POINTS = 20
 SAMPLE = 20

@@ -43,8 +43,8 @@ from vsetune.data.making.index import index
 from vsetune.data.progress import SilentProgress
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import UsageError
-from vsetune.storage import s3
-from vsetune.storage.node_cache import FOLDER_VARIABLE
+from vsetune.home import s3
+from vsetune.home.node_cache import FOLDER_VARIABLE
 
 BATCH, BUFFER, ROUNDS = 128, 2_000, 3
 PIXELS = PixelInput(size=224)

@@ -22,6 +22,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from vsetune.board.building import build
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, build_trial, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
@@ -29,7 +30,6 @@ from vsetune.records.events import AttemptStart, StudyRecord, ValidationPoint
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
-from vsetune.report.building import build
 
 PLAIN = {
     "study": "reading", "data": {"path": "none"}, "networks": [{"name": "vsepp"}], "baseline": "lmh",

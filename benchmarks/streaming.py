@@ -34,9 +34,9 @@ from chaos.servers import BUCKET, s3_server
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.batches.reader import training_batches
 from vsetune.data.stored.dataset import Dataset
-from vsetune.storage import s3
-from vsetune.storage.addresses import join
-from vsetune.storage.node_cache import FOLDER_VARIABLE, SIZE_VARIABLE
+from vsetune.home import s3
+from vsetune.home.addresses import join
+from vsetune.home.node_cache import FOLDER_VARIABLE, SIZE_VARIABLE
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.step import Learner
 

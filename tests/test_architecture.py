@@ -25,18 +25,18 @@ OWNERS = {
     "mlflow": ["records/mlflow_"],
     "optuna": ["search/"],
     "webdataset": ["data/"],
-    "boto3": ["storage/s3.py"],
-    "starlette": ["report/serving"],
-    "uvicorn": ["report/serving.py"],
+    "boto3": ["home/s3.py"],
+    "starlette": ["board/serving"],
+    "uvicorn": ["board/serving.py"],
     "pyarrow": ["training/embedding_files.py"],
     "spacy": ["data/captions/spacy_parser.py"],
     "typer": ["cli/"],
-    "vl_convert": ["report/vega.py"],
-    "fcntl": ["storage/locks.py"],
-    "hashlib": ["storage/hashes.py"],
+    "vl_convert": ["board/vega.py"],
+    "fcntl": ["home/locks.py"],
+    "hashlib": ["home/hashes.py"],
 }
 FILE_CALLS = {"replace", "rename", "renames", "link", "symlink", "fsync", "NamedTemporaryFile", "mkstemp"}
-"""Of `os`, `tempfile` and `Path`: what writes a file whole, which storage/whole_files.py does for everybody."""
+"""Of `os`, `tempfile` and `Path`: what writes a file whole, which home/whole_files.py does for everybody."""
 OTHER_FILE_CALLS = {
     ("records/log.py", "fsync"): "a log that grows at its end is not written whole",
 }
@@ -148,7 +148,7 @@ def file_calls(path: Path) -> Iterator[str]:
 def test_files_are_written_whole_in_one_place() -> None:
     found = {
         (path.relative_to(PACKAGE).as_posix(), name)
-        for path in modules() if path != PACKAGE / "storage" / "whole_files.py" for name in file_calls(path)
+        for path in modules() if path != PACKAGE / "home" / "whole_files.py" for name in file_calls(path)
     }
     assert found == set(OTHER_FILE_CALLS)
 

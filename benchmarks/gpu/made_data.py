@@ -22,7 +22,7 @@ from vsetune.data.stored.manifest import (
     write_manifest,
 )
 from vsetune.data.stored.vocabulary import Vocabulary
-from vsetune.storage.hashes import sha256_hex
+from vsetune.home.hashes import sha256_hex
 
 COLOURS = ("red", "green", "blue", "white", "black", "yellow", "brown")
 SHAPES = ("circle", "square", "star", "cross", "ring")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import differential_evolution
 
 from vsetune.config.spec.base import Choices, Domain, Range
-from vsetune.storage.hashes import sha256_hex
+from vsetune.home.hashes import sha256_hex
 
 Vector = NDArray[np.float64]
 Curve = Callable[[Vector, Vector, Vector], Vector]

@@ -19,13 +19,13 @@ from simulation.landscapes import (
     generator_of,
     validated_epochs,
 )
+from vsetune.board.selection import winner_of
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import refusal, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import DIVERGED, StudyRecord
 from vsetune.records.state import Attempt
 from vsetune.records.writer import StudyWriter
-from vsetune.report.selection import winner_of
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trainable import as_result
 from vsetune.study.trials import PlannedTrial

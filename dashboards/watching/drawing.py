@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from vsetune.report import vega
+from vsetune.board import vega
 from watching.answers import Answer, Span
 from watching.panels import WHY_EMPTY, Unit
 from watching.prometheus_api import Curve

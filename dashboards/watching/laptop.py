@@ -7,7 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
-from vsetune.storage.paths import home
+from vsetune.home.paths import home
 from watching.scraping import RAYS_OWN_FILE
 
 FOLDER = Path(__file__).parents[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from vsetune.report.page_templates import render
+from vsetune.board.page_templates import render
 from watching.answers import Answer, Span
 from watching.drawing import FURTHER_COLOURS, MOST_LINES, SHARED_COLOURS, drawing_of
 from watching.panels import BOARDS

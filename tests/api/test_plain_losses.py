@@ -13,9 +13,9 @@ import vsetune
 from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.data.stored.dataset import Dataset
+from vsetune.home.paths import under_home
 from vsetune.losses.plain_loss import PlainLoss
 from vsetune.networks.inputs import CaptionInputs
-from vsetune.storage.paths import under_home
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.step import Learner
 

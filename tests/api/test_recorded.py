@@ -15,9 +15,9 @@ from refusals import refused
 from typer.testing import CliRunner
 
 import vsetune
+from vsetune.board.wording import fixed
 from vsetune.cli.main import app
 from vsetune.data.stored.shards import read_some
-from vsetune.report.wording import fixed
 
 
 def test_the_board_has_the_numbers_of_the_command_line(finished) -> None:

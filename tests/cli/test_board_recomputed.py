@@ -24,13 +24,13 @@ from plain_board import Number, Training, board_of, recalls_of
 from repeated_studies import SEARCHED, cells_of, study_of
 
 import vsetune as api
+from vsetune.board.columns import COLUMNS, columns_of
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.metrics.ranks import QueryRanks, RetrievalRanks
 from vsetune.metrics.recalls import RetrievalScores, scores_of_ranks
 from vsetune.records.events import ValidationPoint
 from vsetune.records.mlflow_export import MlflowExport
 from vsetune.records.studies import folder_of_study
-from vsetune.report.columns import COLUMNS, columns_of
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trials import PlannedTrial
 from vsetune.training.attempt_progress import Progress, summarise

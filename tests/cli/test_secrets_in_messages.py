@@ -12,7 +12,7 @@ from rich.console import Console
 
 from vsetune.cli.main import run as vsetune_command
 from vsetune.config.study.study_spec import StudySpec
-from vsetune.storage.hashes import fingerprint_of
+from vsetune.home.hashes import fingerprint_of
 from vsetune.study.places import mlflow_ui
 from vsetune.study.preparation import PreparedStudy, prepare_study
 

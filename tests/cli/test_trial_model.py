@@ -90,11 +90,11 @@ def _answers_are_those_of_the_network(model, run):
 
     import torch
 
+    from vsetune.board.gallery.rankings import caption_rankings, image_rankings
     from vsetune.data.batches.reader import evaluation_batches
     from vsetune.data.stored.shards import iter_captions
     from vsetune.networks.network_base import evaluating
     from vsetune.records.studies import Studies
-    from vsetune.report.gallery.rankings import caption_rankings, image_rankings
     from vsetune.study.recorded import find_attempt, load_recorded
     from vsetune.training.validation import encode_split, split_scores
 

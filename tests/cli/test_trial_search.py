@@ -15,17 +15,17 @@ from network_cases import TINY_CNN
 from refusals import refused
 from tiny_dual_encoders import SIZE, save_tiny
 
+from vsetune.board.gallery.retrieved import Query
 from vsetune.cli import trial_search
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import read_some
 from vsetune.errors import ConfigError, UsageError
+from vsetune.home.s3 import upload
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import retrieval_ranks
 from vsetune.networks.network_base import evaluating
 from vsetune.records.log import LOG_FILE, OBJECTS
 from vsetune.records.studies import Studies
-from vsetune.report.gallery.retrieved import Query
-from vsetune.storage.s3 import upload
 from vsetune.study import asked_trials
 from vsetune.study.asked_trials import KEPT_TRIALS, AskedTrial, AskedTrials
 from vsetune.study.model_files import carried_trial

@@ -14,11 +14,11 @@ import pytest
 from studied import POINTS, RECORD, start
 
 import vsetune as library
+from vsetune.board.serving import StudyServer
 from vsetune.records.events import StudyRecord
 from vsetune.records.log import LOG_FILE
 from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
-from vsetune.report.serving import StudyServer
 
 
 def flipped(line: int) -> Callable[[bytes], bytes]:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vsetune.errors import ConfigError
-from vsetune.storage import addresses
-from vsetune.storage.addresses import (
+from vsetune.home import addresses
+from vsetune.home.addresses import (
     MaskedRecord,
     is_secret_variable,
     mask_output,

@@ -19,7 +19,7 @@ from vsetune.config.study.evaluation_settings import GallerySpec
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError, Message, Problem
-from vsetune.storage.hashes import fingerprint_of
+from vsetune.home.hashes import fingerprint_of
 from vsetune.study.study_file import load_study
 
 STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("[!n]*.yaml"))

@@ -15,7 +15,7 @@ import pytest
 from local_http import answering
 from PIL import Image
 
-from vsetune.report.vega import LIGHT
+from vsetune.board.vega import LIGHT
 from watching.answers import Answer, Span, ask_all, table
 from watching.drawing import MOST_LINES, MOST_NAMES, SHARED_COLOURS, Line, drawing_of, in_words, spec_of
 from watching.page import to_html

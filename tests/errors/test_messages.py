@@ -17,8 +17,8 @@ from vsetune.errors import ConfigError, DataError, Message, VsetuneError
 
 SOURCES = Path(vsetune.__file__).parent
 LETTERS = {
-    "api": "A", "config": "C", "storage": "O", "metrics": "M", "losses": "L", "networks": "N", "records": "R",
-    "data": "D", "search": "E", "training": "T", "report": "B", "quality": "Q", "study": "S", "nightly": "G",
+    "api": "A", "config": "C", "home": "O", "metrics": "M", "losses": "L", "networks": "N", "records": "R",
+    "data": "D", "search": "E", "training": "T", "board": "B", "quality": "Q", "study": "S", "nightly": "G",
     "cli": "X",
 }
 CUT = Message("VSE-D999", "{shard}: {missing} bytes are missing; copy it again.")

@@ -11,8 +11,8 @@ from refusals import refused
 from s3_server import endpoint, machine, prefix
 
 from vsetune.errors import Overtaken, StudyConflict
+from vsetune.home.s3 import listing, upload
 from vsetune.nightly.history import Accepted, History, nightly_folder
-from vsetune.storage.s3 import listing, upload
 
 __all__ = ["endpoint", "machine", "prefix"]
 pytestmark = pytest.mark.filterwarnings("default")  # the S3 server's own

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from refusals import refused
 from spoiled_files import VALUES, seeded
 
+from vsetune.board.building import build
 from vsetune.errors import Problem, UsageError
 from vsetune.records.log import LOG_FILE
 from vsetune.records.moved_study import HEADER, import_study
 from vsetune.records.studies import Studies
-from vsetune.report.building import build
 
 __all__ = ["export"]
 NOTHING = {"sha256": "0" * 64, "size": 0}

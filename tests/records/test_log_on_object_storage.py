@@ -12,11 +12,11 @@ from s3_server import endpoint, machine, prefix
 from studied import BEGUN, OPENED, POINTS, attempt_of, point
 
 from vsetune.errors import Overtaken, StorageError
+from vsetune.home import s3
+from vsetune.home.s3 import listing
 from vsetune.records import log as logs
 from vsetune.records.events import Event, Validated
 from vsetune.records.log import LOG_FILE, LogWriter, bring_up_to_date, lines_of
-from vsetune.storage import s3
-from vsetune.storage.s3 import listing
 
 __all__ = ["endpoint", "machine", "prefix"]
 

@@ -15,11 +15,11 @@ from refusals import refused
 from studied import BEGUN, OPENED, attempt_of, point, start
 
 from vsetune.errors import StorageError
+from vsetune.home.whole_files import read_json
 from vsetune.records.events import Begun, Closed, Ended, Event, Validated, attempt_id
 from vsetune.records.log import LogWriter, lines_of
 from vsetune.records.mlflow_descriptions import VIEW_TAG, charts_view
 from vsetune.records.mlflow_export import MlflowExport
-from vsetune.storage.whole_files import read_json
 
 pytestmark = pytest.mark.filterwarnings("default")  # MLflow's dependencies warn about themselves
 ATTEMPT = attempt_of(BEGUN)

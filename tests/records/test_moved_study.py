@@ -14,12 +14,12 @@ from refusals import refused
 from s3_server import endpoint, machine, prefix
 
 from vsetune.errors import DataError, StorageError, StudyConflict
+from vsetune.home.locks import take_lock
 from vsetune.records import moved_study
 from vsetune.records.log import LOG_FILE, lines_of
 from vsetune.records.moved_study import export_study, import_study
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.study_lock import LOCK_FILE, locked_study
-from vsetune.storage.locks import take_lock
 
 __all__ = ["at", "endpoint", "machine", "prefix"]
 Moves = Callable[[str], Path]

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
+from vsetune.board.export import to_csv
 from vsetune.config.study.cells import repeated_cells, resolve_cells
 from vsetune.records.events import Drawn, Ended
 from vsetune.records.log import lines_of
 from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
-from vsetune.report.export import to_csv
 from vsetune.search.configurations import ConfigurationSearch
 from vsetune.study.recorded_boards import recorded_board
 from vsetune.study.recorded_studies import spec_of

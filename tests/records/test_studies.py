@@ -12,12 +12,12 @@ from s3_server import endpoint, machine, prefix
 from studied import OPENED, RECORD, point, start
 
 from vsetune.errors import StorageError, StudyConflict, UsageError
+from vsetune.home.locks import take_lock
+from vsetune.home.paths import home, remote_place
 from vsetune.records.events import Opened
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
-from vsetune.storage.locks import take_lock
-from vsetune.storage.paths import home, remote_place
 
 __all__ = ["endpoint", "machine", "prefix"]
 

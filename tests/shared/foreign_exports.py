@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from vsetune.board.building import build
+from vsetune.board.export import curves_to_csv, to_csv
+from vsetune.home.hashes import sha256_of_file
 from vsetune.records.events import AttemptStart, Drawn, StudyRecord, ValidationPoint
 from vsetune.records.log import LOG_FILE, LogWriter
 from vsetune.records.moved_study import FILES, HEADER, export_study
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
-from vsetune.report.building import build
-from vsetune.report.export import curves_to_csv, to_csv
-from vsetune.storage.hashes import sha256_of_file
 
 CONFIG = {
     "study": "nightly", "networks": [{"name": "vsepp"}], "losses": [{"name": "lmh"}], "baseline": "lmh",

@@ -10,7 +10,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from vsetune.storage import s3
+from vsetune.home import s3
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from vsetune.storage import s3
+from vsetune.home import s3
 
 
 class ObjectServer:

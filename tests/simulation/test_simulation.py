@@ -22,13 +22,13 @@ from simulation.simulated_search import (
     simulate_search,
 )
 from simulation.simulated_studies import simulate, summaries, summary_of, target_summaries
+from vsetune.board.selection import cost_of
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import ValidationPoint, has_diverged
 from vsetune.records.state import trials_of
 from vsetune.records.writer import StudyWriter
-from vsetune.report.selection import cost_of
 from vsetune.search.stopping.rules import Halving
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trials import PlannedTrial

@@ -18,11 +18,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tiny_studies import tiny_study
 
 from vsetune.errors import Overtaken, StorageError
+from vsetune.home import s3
 from vsetune.records import log as logs
 from vsetune.records.log import LogWriter, bring_up_to_date, lines_of
 from vsetune.records.state import StudyState
 from vsetune.records.writer import StudyWriter
-from vsetune.storage import s3
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trials import PlannedTrial
 

@@ -13,6 +13,7 @@ import yaml
 from rich.console import Console
 from safetensors.torch import load_file
 
+from vsetune.board.building import build
 from vsetune.config.plugins import forget_plugins
 from vsetune.config.study.cells import build_trial
 from vsetune.quality.checks import Result
@@ -22,7 +23,6 @@ from vsetune.quality.network_checks import NETWORK_CHECKS
 from vsetune.quality.network_learning import NetworkSubject
 from vsetune.quality.subjects import loss_at, network_at
 from vsetune.records.studies import Studies
-from vsetune.report.building import build
 from vsetune.study.preparation import PreparedStudy, prepare_study
 from vsetune.study.run import run_study
 from vsetune.training.attempt import TrainingAttempt

@@ -11,14 +11,14 @@ from driven_ledgers import begin, point, run_through
 from logged_studies import begun
 
 from simulation.simulated_search import Course, VirtualClock, VirtualCluster
+from vsetune.board.building import build
+from vsetune.board.selection import winner_of
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import repeated_cells, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
 from vsetune.records.state import trials_of
 from vsetune.records.writer import StudyWriter
-from vsetune.report.building import build
-from vsetune.report.selection import winner_of
 from vsetune.study.cell_objectives import target_cell
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trainable import as_result

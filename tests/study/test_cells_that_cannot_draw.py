@@ -9,12 +9,12 @@ import pytest
 from driven_ledgers import cells_of, ledger_of, point, run_through
 from logged_studies import Logs, begun, logs
 
+from vsetune.board.board_notes import notes
+from vsetune.board.building import build
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.studies import Studies
 from vsetune.records.writer import StudyWriter
-from vsetune.report.board_notes import notes
-from vsetune.report.building import build
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.observed import observe
 

@@ -20,8 +20,8 @@ from ray_heads import short_folder
 from refusals import refused
 
 from vsetune.errors import UsageError
-from vsetune.storage import paths
-from vsetune.storage.node_cache import node_cache
+from vsetune.home import paths
+from vsetune.home.node_cache import node_cache
 from vsetune.study.cluster import cluster_address, ray_cluster
 from vsetune.study.node_types import own_cpus
 from vsetune.study.stopping import StopRequest

@@ -8,10 +8,10 @@ import pytest
 from driven_ledgers import ledger_of, run_through
 from tiny_studies import tiny_study
 
+from vsetune.board.board_notes import notes
+from vsetune.board.building import build
 from vsetune.config.study.cells import resolve_cells
 from vsetune.records.writer import StudyWriter
-from vsetune.report.board_notes import notes
-from vsetune.report.building import build
 from vsetune.study.confirmations import Confirming
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.trials import PlannedTrial

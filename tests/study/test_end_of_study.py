@@ -16,6 +16,8 @@ from whole_studies import ONE_TRIAL, run, write_study
 from written_fields import ENVIRONMENT, POINT, PROTOCOL, RESOLVED, SUMMARY
 
 from chaos.logged import export_problems, read_log, twice
+from vsetune.board.board_sentences import headline
+from vsetune.board.building import build
 from vsetune.cli.leaderboard_output import export
 from vsetune.cli.tracking import export as export_study
 from vsetune.cli.tracking import import_ as import_study
@@ -24,8 +26,6 @@ from vsetune.records.events import SYSTEM, Drawn, Event
 from vsetune.records.log import LOG_FILE, LogWriter, lines_of
 from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies
-from vsetune.report.board_sentences import headline
-from vsetune.report.building import build
 from vsetune.study.confirmations import Confirming
 from vsetune.study.recorded import examine
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from driven_ledgers import ledger_of
 
+from vsetune.board.building import build
+from vsetune.board.rows import Row
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import ValidationPoint
 from vsetune.records.writer import StudyWriter
-from vsetune.report.building import build
-from vsetune.report.rows import Row
 from vsetune.study.trials import PlannedTrial
 
 WHOLE, GIVEN, WORKERS = 12.0, 40.0, 5

@@ -20,13 +20,13 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.banks import forget_banks
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, Overtaken, StorageError, StudyConflict
+from vsetune.home import heartbeat, node_cache, s3
+from vsetune.home.home_files import find_folder_in_home, names_in
+from vsetune.home.paths import home, remote_home, remote_place, under_home
+from vsetune.home.s3 import delete, find, listing, put_bytes
 from vsetune.records.events import AttemptStart, Closed, StudyRecord
 from vsetune.records.log import LogWriter
 from vsetune.records.writer import StudyWriter
-from vsetune.storage import heartbeat, node_cache, s3
-from vsetune.storage.home_files import find_folder_in_home, names_in
-from vsetune.storage.paths import home, remote_home, remote_place, under_home
-from vsetune.storage.s3 import delete, find, listing, put_bytes
 from vsetune.study import study_home
 from vsetune.study.fitting import require_scenes
 from vsetune.study.preparation import make_scenes, prepare_study, require_home

@@ -18,12 +18,12 @@ from typer.testing import CliRunner
 
 import vsetune
 from vsetune.api.recorded import RecordedStudy
+from vsetune.board.image_rows import ImageRow
 from vsetune.cli.main import app
 from vsetune.data.progress import SilentProgress
 from vsetune.errors import DataError
 from vsetune.metrics.image_intervals import interval_with_images
 from vsetune.records.studies import BEST_FILE, Studies, folder_of_study
-from vsetune.report.image_rows import ImageRow
 from vsetune.study.image_intervals import image_rows
 from vsetune.training.validation import evenly_spread
 

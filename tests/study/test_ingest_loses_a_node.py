@@ -24,7 +24,7 @@ from vsetune.data.looking.verify import verify
 from vsetune.data.making.data_place import load_recipe
 from vsetune.data.making.ingest import ingest
 from vsetune.data.progress import SilentProgress
-from vsetune.storage import s3
+from vsetune.home import s3
 
 PORT = 22379
 HEAD = ("--head", f"--port={PORT}", f"--ray-client-server-port={PORT + 1}", "--include-dashboard=false")

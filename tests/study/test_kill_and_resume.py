@@ -15,9 +15,9 @@ from rich.console import Console
 from trials_here import without_ray
 
 from chaos.logged import export_problems, read_log, twice
+from vsetune.board.building import build
 from vsetune.errors import StudyConflict
 from vsetune.records.studies import Studies
-from vsetune.report.building import build
 from vsetune.study.preparation import prepare_study
 from vsetune.study.run import StudyOutcome, run_study
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from logged_studies import begun
 
+from vsetune.board.selection import cost_of
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import TARGET_REACHED, ValidationPoint, was_cut_short
 from vsetune.records.writer import StudyWriter
-from vsetune.report.selection import cost_of
 from vsetune.study.cell_budget import CellBudget, at_once
 from vsetune.study.cell_numbers import CellNumbers
 from vsetune.study.confirmations import Confirming, confirmations_of

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError, StudyConflict
-from vsetune.storage.hashes import fingerprint_of
+from vsetune.home.hashes import fingerprint_of
 from vsetune.study.preparation import prepare_study
 
 PHOTOGRAPHS = {

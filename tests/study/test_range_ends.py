@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
+from vsetune.board.board_notes import notes
+from vsetune.board.building import build
+from vsetune.board.export import to_json, to_latex, to_markdown
+from vsetune.board.page import to_html
+from vsetune.board.rows import AT_RANGE_END
 from vsetune.config.spec.base import Choices, Range
 from vsetune.config.study.cells import cell_of, refusal
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.events import PLUGIN_TAG, AttemptStart, StudyRecord
 from vsetune.records.state import Attempt
-from vsetune.report.board_notes import notes
-from vsetune.report.building import build
-from vsetune.report.export import to_json, to_latex, to_markdown
-from vsetune.report.page import to_html
-from vsetune.report.rows import AT_RANGE_END
 from vsetune.study.range_ends import NEAR, board_with_ends, near_end, range_ends
 
 LINEAR = Range(low=0.0, high=2.0)

@@ -8,10 +8,10 @@ import pytest
 from refusals import refused
 from repeated_studies import SEARCHED, cells_of, study_of, trained
 
+from vsetune.board.building import build
 from vsetune.config.study.cells import cell_of, resolve_cells, unused_seeds
 from vsetune.errors import StudyConflict
 from vsetune.records.writer import StudyWriter
-from vsetune.report.building import build
 from vsetune.study.cell_objectives import target_cell
 from vsetune.study.confirmations import Confirming
 from vsetune.study.observed import promised_trials

@@ -15,13 +15,13 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import Overtaken, StudyConflict
+from vsetune.home import heartbeat
+from vsetune.home.paths import remote_place
 from vsetune.records.log import LogWriter
 from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import StudyWriter
 from vsetune.search.configurations import Refusal
-from vsetune.storage import heartbeat
-from vsetune.storage.paths import remote_place
 from vsetune.study.ledger import StudyLedger
 from vsetune.study.study_home import held_home
 from vsetune.study.trials import PlannedTrial

@@ -9,13 +9,13 @@ import pytest
 import yaml
 from plugin_folders import write_loss, write_network
 
+from vsetune.board.board_notes import notes
+from vsetune.board.building import build
+from vsetune.board.search_budgets import recorded_budget
 from vsetune.config.plugins import forget_plugins
 from vsetune.config.study.cells import build_trial, resolve_cells
 from vsetune.records.events import AttemptStart
 from vsetune.records.state import Attempt
-from vsetune.report.board_notes import notes
-from vsetune.report.building import build
-from vsetune.report.search_budgets import recorded_budget
 from vsetune.study.preparation import PreparedStudy
 from vsetune.study.study_file import load_study, used_plugins
 

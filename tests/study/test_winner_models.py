@@ -15,6 +15,7 @@ from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS
 from vsetune.errors import StorageError
+from vsetune.home.hashes import sha256_of_file
 from vsetune.networks.importing.stored import StoredNetwork, WeightNotes
 from vsetune.networks.network_building import build_network
 from vsetune.records import mlflow_models
@@ -23,7 +24,6 @@ from vsetune.records.log import LogWriter
 from vsetune.records.state import Attempt
 from vsetune.records.studies import folder_of_study
 from vsetune.records.writer import StudyWriter
-from vsetune.storage.hashes import sha256_of_file
 from vsetune.study.results import log_winners, winners_of
 
 

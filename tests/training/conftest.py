@@ -23,7 +23,7 @@ from vsetune.data.stored.manifest import (
     write_manifest,
 )
 from vsetune.data.stored.vocabulary import Vocabulary
-from vsetune.storage.hashes import sha256_hex
+from vsetune.home.hashes import sha256_hex
 
 __all__ = ["home_of_a_module"]
 

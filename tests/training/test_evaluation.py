@@ -12,15 +12,15 @@ import pytest
 from coco_files import caption_number, image_number, write_all_cxc, write_captions, write_eccv
 from trained_here import CPU, fresh_network, train
 
+from vsetune.board.seed_results import CXC, CXC_AMONG, ECCV
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.captions import semantic_sources
 from vsetune.data.stored.dataset import Dataset, evaluated_split
 from vsetune.data.stored.manifest import VOCABULARY_FILE
 from vsetune.data.stored.shards import split_records
+from vsetune.home.hashes import sha256_hex
 from vsetune.metrics.recalls import RankingProtocol
 from vsetune.networks.network_base import evaluating
-from vsetune.report.seed_results import CXC, CXC_AMONG, ECCV
-from vsetune.storage.hashes import sha256_hex
 from vsetune.training import evaluation
 from vsetune.training.evaluation import evaluate
 from vsetune.training.validation import encode_split

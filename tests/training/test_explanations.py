@@ -16,6 +16,11 @@ from PIL import Image
 from tiny_dual_encoders import SIZE, save_tiny
 from trained_here import CPU, fresh_network
 
+from vsetune.board.gallery import gallery_page
+from vsetune.board.gallery.gallery import Gallery, make_gallery
+from vsetune.board.gallery.gallery_page import About
+from vsetune.board.gallery.heat_maps import CENTRE, caption_pairs, encoded_caption, gradient_map, heat_maps
+from vsetune.board.gallery.rankings import caption_rankings, hardest_negatives, image_rankings
 from vsetune.config.component_specs import NETWORKS, NetworkSpec
 from vsetune.config.sources.trial_inputs import PixelInput
 from vsetune.config.study.evaluation_settings import GallerySpec
@@ -27,11 +32,6 @@ from vsetune.metrics.score_blocks import MatrixScores
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import CaptionInputs, ImageInputs
 from vsetune.networks.network_base import Network, evaluating
-from vsetune.report.gallery import gallery_page
-from vsetune.report.gallery.gallery import Gallery, make_gallery
-from vsetune.report.gallery.gallery_page import About
-from vsetune.report.gallery.heat_maps import CENTRE, caption_pairs, encoded_caption, gradient_map, heat_maps
-from vsetune.report.gallery.rankings import caption_rankings, hardest_negatives, image_rankings
 from vsetune.training.trained import TrainedTrial
 from vsetune.training.validation import EncodedSplit, encode_split, split_scores
 

@@ -8,9 +8,9 @@ import io
 import numpy as np
 from PIL import Image
 
+from vsetune.board.gallery.drawn_heat import overlay, places_of, raster
+from vsetune.board.gallery.heat_maps import CENTRE, HeatMap
 from vsetune.data.looking.show import Picture, Thumbnail
-from vsetune.report.gallery.drawn_heat import overlay, places_of, raster
-from vsetune.report.gallery.heat_maps import CENTRE, HeatMap
 
 
 def test_cells_of_a_square_grid_are_in_raster_order_and_others_stand_in_a_row() -> None:

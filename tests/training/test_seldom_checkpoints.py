@@ -13,13 +13,13 @@ from refusals import refused
 from torch import Tensor
 from trained_here import run_through
 
+from vsetune.board.selection import cost_of
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import NumericError, Preempted
 from vsetune.records.events import AttemptStart, ValidationPoint
 from vsetune.records.state import trials_of
 from vsetune.records.studies import BEST_FILE
 from vsetune.records.writer import StudyWriter
-from vsetune.report.selection import cost_of
 from vsetune.training.attempt import TrainingAttempt
 from vsetune.training.checkpoint import CHECKPOINT_FILE, CheckpointPace
 

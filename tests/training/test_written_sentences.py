@@ -10,11 +10,11 @@ import drawn_classes
 import torch
 from trained_here import CPU, fresh_network, open_attempt, run_through
 
+from vsetune.board.gallery.gallery import Gallery, make_gallery
+from vsetune.board.gallery.gallery_page import About, to_html
+from vsetune.board.gallery.written_sentences import Word
 from vsetune.config.study.evaluation_settings import GallerySpec
 from vsetune.records.studies import BEST_FILE
-from vsetune.report.gallery.gallery import Gallery, make_gallery
-from vsetune.report.gallery.gallery_page import About, to_html
-from vsetune.report.gallery.written_sentences import Word
 from vsetune.training.trained import TrainedTrial, load_trained
 
 FEW = GallerySpec(captions=1, images=4, hardest=2, written=3, sentences=2)

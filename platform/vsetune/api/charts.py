@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vsetune.report.charts import curve_charts, loss_colours
-from vsetune.report.rows import Leaderboard
-from vsetune.report.table_text import rows_by_key
-from vsetune.report.vega import LIGHT, looks_of, on_white, picture
-from vsetune.report.wording import fixed
-from vsetune.storage.whole_files import write_text
+from vsetune.board.charts import curve_charts, loss_colours
+from vsetune.board.rows import Leaderboard
+from vsetune.board.table_text import rows_by_key
+from vsetune.board.vega import LIGHT, looks_of, on_white, picture
+from vsetune.board.wording import fixed
+from vsetune.home.whole_files import write_text
 
 _WIDTH, _HEIGHT = 420, 260
 """Pixels of one chart."""

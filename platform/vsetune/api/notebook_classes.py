@@ -21,8 +21,8 @@ from vsetune.config.plugins import Plugin, load_plugin
 from vsetune.config.registry import name_of
 from vsetune.config.spec.base import Spec
 from vsetune.errors import ConfigError
-from vsetune.storage.paths import home
-from vsetune.storage.whole_files import make_folder, write_text
+from vsetune.home.paths import home
+from vsetune.home.whole_files import make_folder, write_text
 from vsetune.study.kept_plugins import load_kept_by_name
 
 _log = logging.getLogger(__name__)

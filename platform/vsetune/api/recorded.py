@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from vsetune.api.charts import Figure
     from vsetune.api.retrieval import Embedded, Found, Retrieval
-    from vsetune.report.rows import Leaderboard
+    from vsetune.board.rows import Leaderboard
     from vsetune.study.recorded import RecordedAttempt
     from vsetune.training.trained import TrainedTrial
 
@@ -109,7 +109,7 @@ class RecordedStudy:
     def findings(self) -> list[str]:
         """What the data support, a sentence per network: `So far` of `vsetune leaderboard show`. UsageError without
         attempts."""
-        from vsetune.report.board_sentences import headline
+        from vsetune.board.board_sentences import headline
 
         return headline(self.leaderboard)
 
@@ -120,7 +120,7 @@ class RecordedStudy:
         M-Recall and recalls in per cent, times in seconds, `epochs_*` in epochs. UsageError without attempts."""
         import pandas
 
-        from vsetune.report.columns import COLUMNS, columns_of
+        from vsetune.board.columns import COLUMNS, columns_of
 
         found = self.leaderboard
         columns = columns_of("csv", COLUMNS, found.rows)

@@ -17,7 +17,7 @@ from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
-from vsetune.storage.whole_files import write_text
+from vsetune.home.whole_files import write_text
 from vsetune.study.study_file import load_study, parse_sweep, study_folder
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from vsetune.config.spec.loading import parse_spec, read_yaml
 from vsetune.config.spec.yaml_files import require_kind
 from vsetune.config.study.study_spec import ScenesSpec
 from vsetune.errors import UsageError
-from vsetune.storage.paths import home, remote_home, under_home
+from vsetune.home.paths import home, remote_home, under_home
 
 if TYPE_CHECKING:
     from vsetune.data.stored.manifest import Manifest

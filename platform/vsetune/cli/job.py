@@ -12,7 +12,7 @@ from vsetune.cli.options import Json, StudyFile, flag
 from vsetune.cli.output import FittingTable, coded, complain, inform, interruptible, print_json, results, stderr
 from vsetune.config.study.cells import resolve_cells
 from vsetune.errors import Problem, UsageError
-from vsetune.storage.addresses import masked
+from vsetune.home.addresses import masked
 from vsetune.study.study_file import load_study
 
 if TYPE_CHECKING:

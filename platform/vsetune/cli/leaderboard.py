@@ -33,15 +33,15 @@ from vsetune.cli.output import (
 )
 from vsetune.config.spec.yaml_files import dump_yaml
 from vsetune.errors import UsageError
+from vsetune.home.whole_files import write_text
 from vsetune.records.events import StudyRecord
 from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies
-from vsetune.storage.whole_files import write_text
 
 if TYPE_CHECKING:
-    from vsetune.report.columns import Column as BoardColumn
-    from vsetune.report.image_rows import ImageRow
-    from vsetune.report.rows import Boards, Leaderboard, Row
+    from vsetune.board.columns import Column as BoardColumn
+    from vsetune.board.image_rows import ImageRow
+    from vsetune.board.rows import Boards, Leaderboard, Row
 
 app = typer.Typer(
     no_args_is_help=True, help="Compare what the studies recorded.",
@@ -68,9 +68,9 @@ def show(
 ) -> None:
     """Print the leaderboard of a study, or one for each data set over several: what compares side by side, the rest
     with its reason."""
-    from vsetune.report.export import to_json
-    from vsetune.report.rows import Leaderboard
-    from vsetune.report.terminal import render_table
+    from vsetune.board.export import to_json
+    from vsetune.board.rows import Leaderboard
+    from vsetune.board.terminal import render_table
 
     share = share_of(target_share)
     read = read_boards("show", study or [], every=every, baseline=baseline, target_share=share)
@@ -84,7 +84,7 @@ def show(
 
 
 def _print_several(found: Boards, columns: Sequence[BoardColumn]) -> None:
-    from vsetune.report.terminal import render_table
+    from vsetune.board.terminal import render_table
 
     for board in found.boards:
         results.print(render_table(board, columns))
@@ -101,8 +101,8 @@ def notes(
     target_share: TargetShare = None,
 ) -> None:
     """Print what stands behind the numbers of a leaderboard: protocol, tests, definitions, caveats, searches."""
-    from vsetune.report.rows import boards_of
-    from vsetune.report.terminal import render_notes
+    from vsetune.board.rows import boards_of
+    from vsetune.board.terminal import render_notes
 
     share = share_of(target_share)
     found = boards_of(read_boards("notes", study or [], every=every, baseline=baseline, target_share=share).shown)
@@ -145,7 +145,7 @@ ABOUT_IMAGES = (
 
 
 def _image_table(title: str, rows: Sequence[ImageRow]) -> FittingTable:
-    from vsetune.report.wording import NOTHING, fixed, interval, signed
+    from vsetune.board.wording import NOTHING, fixed, interval, signed
 
     lines = []
     for each in rows:
@@ -222,7 +222,7 @@ def _found(
     name: str, baseline: str | None
 ) -> tuple[Sequence[Attempt], StudyRecord, Leaderboard, Row]:
     """Attempts and record of the study, its board, and the row. UsageError for anything that does not exist."""
-    from vsetune.report.building import build
+    from vsetune.board.building import build
     from vsetune.study.recorded_boards import baseline_of
 
     study, _, cell = name.partition("/")

@@ -14,19 +14,19 @@ from vsetune.cli.options import Baseline, flag, place_to_write
 from vsetune.cli.output import BAD_VALUE, as_problem, inform, results
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import UsageError
+from vsetune.home.home_files import keep_in_home
+from vsetune.home.paths import home, remote_home
+from vsetune.home.whole_files import write_text
 from vsetune.records.events import StudyRecord
 from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies
-from vsetune.storage.home_files import keep_in_home
-from vsetune.storage.paths import home, remote_home
-from vsetune.storage.whole_files import write_text
 from vsetune.study.places import mlflow_ui
 from vsetune.study.places import tracking_uri as store_uri
 
 if TYPE_CHECKING:
-    from vsetune.report.columns import Column
-    from vsetune.report.many_studies import StudyAttempts
-    from vsetune.report.rows import Shown
+    from vsetune.board.columns import Column
+    from vsetune.board.many_studies import StudyAttempts
+    from vsetune.board.rows import Shown
 
 
 app = typer.Typer()
@@ -74,7 +74,7 @@ def export(
 ) -> None:
     """Write the leaderboard of a study, or those of several by data set, to files; without options, the page to
     VSETUNE_HOME/leaderboards."""
-    from vsetune.report.export import TEXTS, curves_to_csv, to_json
+    from vsetune.board.export import TEXTS, curves_to_csv, to_json
 
     uri = store_uri(TrackingSpec())
     ui = mlflow_ui(mlflow, uri)
@@ -100,9 +100,9 @@ def export(
 
 
 def _page(read: ReadBoards, columns: Sequence[Column], ui: str | None) -> str:
-    from vsetune.report.page import to_html
-    from vsetune.report.rows import boards_of
-    from vsetune.report.shown_runs import shown_runs
+    from vsetune.board.page import to_html
+    from vsetune.board.rows import boards_of
+    from vsetune.board.shown_runs import shown_runs
 
     runs = shown_runs(read.store, boards_of(read.shown).boards, read.attempts, mlflow_url=ui)
     return to_html(read.shown, columns, runs=runs)
@@ -142,9 +142,9 @@ def table(
 ) -> None:
     """Print a table of a paper in its layout: our numbers, and below them the printed ones. An empty cell has its
     reason."""
-    from vsetune.report.paper_table import paper_table
-    from vsetune.report.table_filling import fill, renamed
-    from vsetune.report.table_formats import FORMATS, TableView
+    from vsetune.board.paper_table import paper_table
+    from vsetune.board.table_filling import fill, renamed
+    from vsetune.board.table_formats import FORMATS, TableView
 
     layout = renamed(paper_table(name), _pairs(names or []))
     store = Studies()
@@ -204,7 +204,7 @@ def share_of(target: float | None) -> float:
 
 def columns_named(keys: str | None, read: ReadBoards) -> Sequence[Column]:
     """The columns of `--columns`, all without it. UsageError for one that the studies do not have."""
-    from vsetune.report.columns import COLUMNS, chosen, further_columns
+    from vsetune.board.columns import COLUMNS, chosen, further_columns
 
     if keys is None:
         return COLUMNS
@@ -231,7 +231,7 @@ def _of_one(store: Studies, study: str, baseline: str | None, target_share: floa
 def _of_several(
     store: Studies, names: Sequence[str], baseline: str | None, target_share: float
 ) -> ReadBoards:
-    from vsetune.report.many_studies import build_many
+    from vsetune.board.many_studies import build_many
     from vsetune.study.recorded_boards import completed_board
 
     records = named_records(store, names)
@@ -259,7 +259,7 @@ def named_records(store: Studies, names: Sequence[str]) -> list[StudyRecord]:
 def read_studies(store: Studies, records: Sequence[StudyRecord], *, every: bool) -> list[StudyAttempts]:
     """The attempts of these studies in this order. every: leave out one that cannot be read, see `Studies.readable`.
     UsageError where none has any."""
-    from vsetune.report.many_studies import StudyAttempts
+    from vsetune.board.many_studies import StudyAttempts
 
     known = {record.name: record for record in records}
 

@@ -36,9 +36,9 @@ from vsetune.cli.options import flag
 from vsetune.cli.output import BAD_VALUE, as_problem, complain, inform, results
 from vsetune.config.plugins import place_in_plugin
 from vsetune.errors import ConfigError, Problem, UsageError, VsetuneError
-from vsetune.storage.addresses import mask_output, masked
-from vsetune.storage.paths import home, home_variable
-from vsetune.storage.whole_files import FULL
+from vsetune.home.addresses import mask_output, masked
+from vsetune.home.paths import home, home_variable
+from vsetune.home.whole_files import FULL
 from vsetune.version import PACKAGE_FOLDER
 
 _PLACE_REFUSES = FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}

@@ -16,8 +16,8 @@ from vsetune.cli.output import complain, inform, interruptible, print_json, reca
 from vsetune.config.spec.loading import dump_yaml, parse_spec
 from vsetune.config.study.evaluation_settings import EvaluationSpec
 from vsetune.errors import Problem, UsageError
-from vsetune.storage.paths import under_home
-from vsetune.storage.whole_files import make_folder, write_whole
+from vsetune.home.paths import under_home
+from vsetune.home.whole_files import make_folder, write_whole
 from vsetune.study.kept_plugins import load_kept
 
 if TYPE_CHECKING:

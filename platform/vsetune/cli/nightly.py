@@ -15,8 +15,8 @@ from rich.text import Text
 from vsetune.cli.options import Cluster, Json, flag, require_known
 from vsetune.cli.output import BAD_VALUE, complain, inform, interruptible, print_json, results, stderr
 from vsetune.errors import UsageError, VsetuneError, one_line
+from vsetune.home.paths import home, remote_home
 from vsetune.nightly.nightly_spec import NightlySpec, load_nightly
-from vsetune.storage.paths import home, remote_home
 from vsetune.study.stopping import sigterm_like_ctrl_c
 from vsetune.version import git_revision
 

@@ -14,8 +14,8 @@ from vsetune.config.spec.base import known_name
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import UsageError
+from vsetune.home.addresses import shown_url
 from vsetune.records.studies import Studies
-from vsetune.storage.addresses import shown_url
 
 if TYPE_CHECKING:
     from vsetune.study.recorded import RecordedAttempt

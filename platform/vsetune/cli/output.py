@@ -18,7 +18,7 @@ from rich.text import Text
 from vsetune.config.spec.base import Choices, Domain
 from vsetune.config.study.cells import Cell
 from vsetune.errors import Message, Problem
-from vsetune.storage.addresses import masked
+from vsetune.home.addresses import masked
 
 BAD_VALUE = Message("VSE-X002", "{option}: got {got}, need {need}.")
 

@@ -33,7 +33,7 @@ def serve(
 ) -> None:
     """Show studies in the browser: boards, brought up to date while their studies run, galleries, and a page where a
     sentence finds images and a photograph finds captions, with two trials side by side. Ends with Ctrl-C."""
-    from vsetune.report.serving import StudyServer
+    from vsetune.board.serving import StudyServer
     from vsetune.study.asked_trials import AskedTrials
     from vsetune.study.range_ends import board_with_ends
     from vsetune.training.device import choose_device

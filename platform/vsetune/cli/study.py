@@ -27,11 +27,11 @@ from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import Cell, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import Problem, UsageError, told_once
+from vsetune.home.addresses import is_remote, join, shown_plain
+from vsetune.home.home_files import keep_in_home
+from vsetune.home.paths import home, under_home
+from vsetune.home.whole_files import write_text
 from vsetune.records.studies import Studies
-from vsetune.storage.addresses import is_remote, join, shown_plain
-from vsetune.storage.home_files import keep_in_home
-from vsetune.storage.paths import home, under_home
-from vsetune.storage.whole_files import write_text
 from vsetune.study.places import mlflow_ui, tracking_uri
 from vsetune.study.stopping import sigterm_like_ctrl_c
 from vsetune.study.study_file import load_study
@@ -253,8 +253,8 @@ def _report(prepared: PreparedStudy, outcome: StudyOutcome, *, go_on: str) -> No
 
     go_on: the command that continues an interrupted study.
     """
-    from vsetune.report.shown_runs import networks_of_means
-    from vsetune.report.terminal import render_table
+    from vsetune.board.shown_runs import networks_of_means
+    from vsetune.board.terminal import render_table
 
     if outcome.board is not None:
         results.print(render_table(outcome.board))

@@ -14,8 +14,8 @@ from rich.table import Column
 
 from vsetune.cli.options import Json, StudyName, flag
 from vsetune.cli.output import FittingTable, coded, inform, interruptible, print_json, results, stderr
+from vsetune.home.paths import home, remote_home
 from vsetune.records.studies import Studies
-from vsetune.storage.paths import home, remote_home
 
 if TYPE_CHECKING:
     from vsetune.study.observed import StudyView, TrialView

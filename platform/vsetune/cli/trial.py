@@ -41,15 +41,15 @@ from vsetune.cli.output import (
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.evaluation_settings import EvaluationSpec, GallerySpec, RerankSpec
 from vsetune.errors import DamagedCheckpoint, DataError, Problem, UsageError
+from vsetune.home.home_files import keep_in_home
+from vsetune.home.paths import home, remote_place
+from vsetune.home.whole_files import write_text
 from vsetune.records.events import ValidationPoint
 from vsetune.records.studies import Studies
-from vsetune.storage.home_files import keep_in_home
-from vsetune.storage.paths import home, remote_place
-from vsetune.storage.whole_files import write_text
 from vsetune.study.places import tracking_uri as store_uri
 
 if TYPE_CHECKING:
-    from vsetune.report.gallery.gallery_page import About
+    from vsetune.board.gallery.gallery_page import About
     from vsetune.study.recorded import RecordedAttempt
     from vsetune.training.trained import TrainedTrial
 
@@ -88,9 +88,9 @@ def gallery(
     """Write a web page of what a trial's best network retrieves: queries with their top items, the hardest negatives
     of the split, and heat maps of where in the image it looks. For a network that writes sentences (tags) also
     these. The page is stored with the run, in gallery/."""
+    from vsetune.board.gallery.gallery import make_gallery
+    from vsetune.board.gallery.gallery_page import to_html
     from vsetune.data.stored.dataset import evaluated_split
-    from vsetune.report.gallery.gallery import make_gallery
-    from vsetune.report.gallery.gallery_page import to_html
 
     given = {"captions": captions, "images": images, "top": top, "written": written, "seed": seed}
     wanted = parse_spec(
@@ -324,7 +324,7 @@ def _file_name(attempt: RecordedAttempt, split: str) -> str:
 
 
 def _about(attempt: RecordedAttempt, trained: TrainedTrial) -> About:
-    from vsetune.report.gallery.gallery_page import About
+    from vsetune.board.gallery.gallery_page import About
 
     start = attempt.record.start
     facts = [("run", attempt.record.attempt_id), *_facts(attempt)]

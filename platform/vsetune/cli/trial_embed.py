@@ -11,7 +11,7 @@ import typer
 from vsetune.cli.options import Device, Run, Split, found_attempts, load_run, place_to_write
 from vsetune.cli.output import inform, interruptible, results, stderr
 from vsetune.errors import UsageError
-from vsetune.storage.paths import home
+from vsetune.home.paths import home
 
 app = typer.Typer()
 

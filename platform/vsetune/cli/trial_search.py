@@ -16,12 +16,12 @@ from vsetune.cli.options import Device, Json, Split, flag, found_attempts, place
 from vsetune.cli.output import BAD_VALUE, FittingTable, inform, interruptible, print_json, results, stderr
 from vsetune.data.stored.storage import read_bytes
 from vsetune.errors import UsageError
-from vsetune.storage.home_files import keep_in_home
-from vsetune.storage.paths import home
-from vsetune.storage.whole_files import write_text
+from vsetune.home.home_files import keep_in_home
+from vsetune.home.paths import home
+from vsetune.home.whole_files import write_text
 
 if TYPE_CHECKING:
-    from vsetune.report.gallery.retrieved import Retrieved
+    from vsetune.board.gallery.retrieved import Retrieved
     from vsetune.study.asked_trials import AskedTrial
 
 app = typer.Typer()
@@ -52,8 +52,8 @@ def search(
     """Ask a trial's best network: a sentence finds images, a photograph finds captions. Prints the best items with
     their scores, and writes a page with pictures and heat maps. A photograph goes through the feature extractor of the
     data set. With --json a page is written only to --output."""
-    from vsetune.report.gallery.retrieval_page import to_html
-    from vsetune.report.gallery.retrieved import Query
+    from vsetune.board.gallery.retrieval_page import to_html
+    from vsetune.board.gallery.retrieved import Query
 
     if (sentence is None) == (image is None):
         got = "both" if image else "neither"

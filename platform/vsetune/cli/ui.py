@@ -14,8 +14,8 @@ import typer
 from vsetune.cli.options import Tracking, tracking_of
 from vsetune.cli.output import BAD_VALUE, inform
 from vsetune.errors import UsageError
+from vsetune.home.paths import home
 from vsetune.records.studies import Studies
-from vsetune.storage.paths import home
 from vsetune.study.places import mlflow_ui
 from vsetune.study.places import tracking_uri as store_uri
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from vsetune.errors import ConfigError, Problem, VsetuneError, one_line
-from vsetune.storage.hashes import sha256_of_pieces
+from vsetune.home.hashes import sha256_of_pieces
 
 SPEC_FILE = "spec"
 MOST_BYTES = 64 * 2**20

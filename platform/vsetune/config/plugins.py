@@ -26,7 +26,7 @@ from vsetune.config.sources.recipe import READERS
 from vsetune.config.spec.base import Name, Spec, tunables
 from vsetune.config.spec.loading import problems_in
 from vsetune.errors import ConfigError, Message, MissingPlugin, Problem
-from vsetune.storage.paths import expand_user, usable_path
+from vsetune.home.paths import expand_user, usable_path
 
 _REGISTRIES: dict[str, Registry[Any]] = {each.kind: each for each in (LOSSES, NETWORKS, READERS)}
 

@@ -19,13 +19,13 @@ from requests.adapters import HTTPAdapter
 from urllib3 import Retry
 
 from vsetune.errors import ConfigError, StorageError, VsetuneError, one_line
+from vsetune.home.addresses import MASK, masked, remember, usable_url
 from vsetune.nightly.history import history_id
 from vsetune.nightly.night import NightReport, moment_of
 from vsetune.nightly.night_metrics import PUSHGATEWAY, exposition, write_metrics
 from vsetune.nightly.nightly_spec import ReportSpec
 from vsetune.nightly.report_page import to_html
 from vsetune.nightly.report_words import EXIT_CODES, SIGNS, facts, findings, in_a_line, plain, presentable, to_markdown
-from vsetune.storage.addresses import MASK, masked, remember, usable_url
 
 if TYPE_CHECKING:
     from vsetune.records.mlflow_nights import NightRun

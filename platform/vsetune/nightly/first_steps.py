@@ -32,9 +32,9 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.freed_memory import keep_freed_memory
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import one_line
+from vsetune.home.addresses import mask_output
+from vsetune.home.whole_files import write_json
 from vsetune.nightly.night import STEP_TIME, STEP_TIMES, STEP_WALL_TIME
-from vsetune.storage.addresses import mask_output
-from vsetune.storage.whole_files import write_json
 from vsetune.training.attempt_progress import Progress
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.calibration import step_timer

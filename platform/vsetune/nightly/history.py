@@ -13,21 +13,21 @@ from uuid import uuid4
 from pydantic import TypeAdapter, ValidationError
 
 from vsetune.errors import DataError, Overtaken, StorageError, StudyConflict, one_line
-from vsetune.nightly.night import Night, NightReport
-from vsetune.nightly.nightly_spec import WRONG_OPTION
-from vsetune.storage.addresses import join
-from vsetune.storage.heartbeat import Heartbeat
-from vsetune.storage.home_files import find_in_home, keep_in_home, versions_in, write
-from vsetune.storage.locks import take_lock
-from vsetune.storage.paths import home, home_variable, remote_place
-from vsetune.storage.s3 import ObjectChanged
-from vsetune.storage.whole_files import (
+from vsetune.home.addresses import join
+from vsetune.home.heartbeat import Heartbeat
+from vsetune.home.home_files import find_in_home, keep_in_home, versions_in, write
+from vsetune.home.locks import take_lock
+from vsetune.home.paths import home, home_variable, remote_place
+from vsetune.home.s3 import ObjectChanged
+from vsetune.home.whole_files import (
     make_folder,
     read_json,
     readable_json,
     write_json,
     write_whole,
 )
+from vsetune.nightly.night import Night, NightReport
+from vsetune.nightly.nightly_spec import WRONG_OPTION
 
 _NIGHTS, _REPORTS, _ACCEPTED, _LOCK, _HEARTBEAT = "nights", "reports", "accepted.json", "lock", "heartbeat.json"
 _NIGHT_BYTES = 64 << 20

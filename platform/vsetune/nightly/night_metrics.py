@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from vsetune.home.home_files import keep_in_home
+from vsetune.home.paths import home
+from vsetune.home.whole_files import write_text
 from vsetune.nightly.night import ALARMS, NightReport, moment_of, seconds_of
 from vsetune.nightly.report_words import SIGNS
-from vsetune.storage.home_files import keep_in_home
-from vsetune.storage.paths import home
-from vsetune.storage.whole_files import write_text
 from vsetune.study.exported_metrics import ExportedMetric
 
 FILE = "metrics.prom"

@@ -16,10 +16,10 @@ from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Override
 from vsetune.config.study.study_spec import SchedulerSpec, SearchSpec, StudyDataSpec, StudySpec, TrackingSpec
 from vsetune.config.study.training import TrainingSpec
 from vsetune.errors import Message, Problem
+from vsetune.home.addresses import shown_url
+from vsetune.home.hashes import sha256_hex
+from vsetune.home.paths import PathText
 from vsetune.nightly.night import BY_NAME, Measure
-from vsetune.storage.addresses import shown_url
-from vsetune.storage.hashes import sha256_hex
-from vsetune.storage.paths import PathText
 from vsetune.study.study_file import load_sweep
 
 _WRONG_VALUE = Message("VSE-G002", "got {got}, need {need}")

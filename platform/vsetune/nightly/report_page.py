@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
+from vsetune.board.page_templates import render
 from vsetune.nightly import report_words as words
 from vsetune.nightly.night import CHANGES, NightReport, ReportRow
-from vsetune.report.page_templates import render
 
 WIDTH, HEIGHT = 168, 34
 _LEFT, _RIGHT, _TOP, _BOTTOM = 3, 6, 5, 5

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from vsetune.board.wording import NOTHING, counted, fixed
 from vsetune.errors import one_line
+from vsetune.home.addresses import masked
 from vsetune.nightly.night import ALARMS, CHANGES, Measure, NightReport, ReportRow, Verdict, seconds_of
-from vsetune.report.wording import NOTHING, counted, fixed
-from vsetune.storage.addresses import masked
 
 _SHOWN = {
     "bytes": (2.0**20, "MiB", 0), "share": (0.01, "%", 1), "points": (1.0, "points", 1), "epochs": (1.0, "epochs", 2),

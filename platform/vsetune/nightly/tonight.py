@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from vsetune.errors import StorageError, StudyConflict, UsageError, VsetuneError, one_line
+from vsetune.home.hashes import fingerprint_of
 from vsetune.nightly.delivering import deliver
 from vsetune.nightly.first_steps import take_first_steps
 from vsetune.nightly.history import History, nightly_folder
@@ -23,7 +24,6 @@ from vsetune.nightly.night import BY_NAME, STEP_TIMES, Night, NightReport
 from vsetune.nightly.nightly_spec import NightlySpec
 from vsetune.nightly.reporting import report_of
 from vsetune.records.state import Attempt
-from vsetune.storage.hashes import fingerprint_of
 from vsetune.study.places import tracking_uri
 from vsetune.study.preparation import PreparedStudy, prepare_spec
 from vsetune.study.run import StudyOutcome, run_study

@@ -14,7 +14,7 @@ from vsetune.config.plugins import load_plugin
 from vsetune.config.registry import Registry, S
 from vsetune.config.spec.base import unknown_name
 from vsetune.errors import ConfigError, MissingPlugin, UsageError
-from vsetune.storage.whole_files import make_folder, write_whole
+from vsetune.home.whole_files import make_folder, write_whole
 
 
 def loss_at(reference: str | Path) -> type[LossSpec]:

@@ -25,7 +25,7 @@ from pydantic import (
 
 from vsetune.config.spec.base import Name, Seed
 from vsetune.errors import Problem
-from vsetune.storage.addresses import has_controls
+from vsetune.home.addresses import has_controls
 
 AttemptStatus = Literal["running", "finished", "pruned", "failed", "killed"]
 """finished: trained to its budget. pruned: stopped by the scheduler. failed: an error. killed: its process died."""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from vsetune.errors import Overtaken, StorageError, UnusableStore
+from vsetune.home.background import Repeated
 from vsetune.records.log import LogWriter
-from vsetune.storage.background import Repeated
 
 _LOOK_EVERY_S = 1.0
 

@@ -28,13 +28,13 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from vsetune.errors import DataError, Overtaken, Problem, StorageError
+from vsetune.home.addresses import join
+from vsetune.home.background import Repeated
+from vsetune.home.locks import take_lock
+from vsetune.home.paths import home_variable
+from vsetune.home.s3 import ObjectChanged, find, listing, put_bytes
+from vsetune.home.whole_files import free_name, make_folder, read_json, unreadable, write_json
 from vsetune.records.events import Event, from_texts, to_texts
-from vsetune.storage.addresses import join
-from vsetune.storage.background import Repeated
-from vsetune.storage.locks import take_lock
-from vsetune.storage.paths import home_variable
-from vsetune.storage.s3 import ObjectChanged, find, listing, put_bytes
-from vsetune.storage.whole_files import free_name, make_folder, read_json, unreadable, write_json
 
 _log = logging.getLogger(__name__)
 LOG_FILE = "study.log"

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from vsetune.errors import StorageError, UnusableStore, UsageError, VsetuneError, one_line
-from vsetune.storage.addresses import masked, shown_url
-from vsetune.storage.locks import take_lock
-from vsetune.storage.paths import home, remote_home
-from vsetune.storage.web import require_web
-from vsetune.storage.whole_files import make_folder
+from vsetune.home.addresses import masked, shown_url
+from vsetune.home.locks import take_lock
+from vsetune.home.paths import home, remote_home
+from vsetune.home.web import require_web
+from vsetune.home.whole_files import make_folder
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from vsetune.home.addresses import shown_url
 from vsetune.records.events import PLUGIN_TAG, AttemptStart, Ended, StudyRecord
 from vsetune.records.mlflow_client import KIND, NOTE, PIECE
-from vsetune.storage.addresses import shown_url
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -34,6 +34,9 @@ from mlflow import MlflowClient
 from mlflow.entities import Experiment, Metric, Run, ViewType
 
 from vsetune.errors import StorageError, StudyConflict, UsageError
+from vsetune.home.addresses import shown_url
+from vsetune.home.hashes import fingerprint_of
+from vsetune.home.whole_files import write_json
 from vsetune.records.events import (
     SYSTEM,
     Begun,
@@ -75,9 +78,6 @@ from vsetune.records.mlflow_descriptions import (
 )
 from vsetune.records.mlflow_means import keep_mean, mean_curves
 from vsetune.records.studies import EXPORT_FILE
-from vsetune.storage.addresses import shown_url
-from vsetune.storage.hashes import fingerprint_of
-from vsetune.storage.whole_files import write_json
 
 _log = logging.getLogger(__name__)
 STATUS, ERROR = "status", "error"

@@ -9,6 +9,9 @@ from mlflow import MlflowClient
 from mlflow.entities import Experiment, Run
 
 from vsetune.errors import DataError, UsageError, one_line
+from vsetune.home.addresses import shown_url
+from vsetune.home.hashes import sha256_of_file
+from vsetune.home.whole_files import write_json
 from vsetune.records.events import (
     Opened,
     is_inside,
@@ -18,9 +21,6 @@ from vsetune.records.mlflow_client import KIND, LOG, STUDY, in_one_line, open_cl
 from vsetune.records.mlflow_export import log_id
 from vsetune.records.moved_study import FILES, FORMAT, HEADER, import_study
 from vsetune.records.studies import folder_of_study
-from vsetune.storage.addresses import shown_url
-from vsetune.storage.hashes import sha256_of_file
-from vsetune.storage.whole_files import write_json
 
 _WEIGHTS = "best.safetensors"
 

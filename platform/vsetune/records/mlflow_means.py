@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from vsetune.home.hashes import fingerprint_of
 from vsetune.records.events import Validated
 from vsetune.records.log import Line
 from vsetune.records.mlflow_client import ATTEMPT, KIND, NOTE, PARENT, log_in_batches
 from vsetune.records.mlflow_descriptions import CONFIGURATION, MEAN, attempt_params, command_tags, configuration_words
 from vsetune.records.state import Attempt, StudyState
-from vsetune.storage.hashes import fingerprint_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

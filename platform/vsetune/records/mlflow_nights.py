@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mlflow.entities import Metric, Run
 
+from vsetune.home.addresses import masked
 from vsetune.records.mlflow_client import (
     KIND,
     LOG,
@@ -18,7 +19,6 @@ from vsetune.records.mlflow_client import (
     log_in_batches,
     open_client,
 )
-from vsetune.storage.addresses import masked
 
 NIGHTS = "nights"
 """Kind of an experiment that holds the nights of a sweep."""

@@ -28,16 +28,16 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from vsetune.config.spec.base import Name
 from vsetune.errors import DataError, Problem, StorageError, StudyConflict, UsageError, VsetuneError, one_line
+from vsetune.home.hashes import sha256_of_file
+from vsetune.home.home_files import keep_in_home
+from vsetune.home.locks import take_lock
+from vsetune.home.paths import remote_place
+from vsetune.home.whole_files import free_name, make_folder, move_in_place, readable_json, whole_file
 from vsetune.records.events import Event, Opened, StudyRecord, is_inside
 from vsetune.records.log import LOG_FILE, Line, LogWriter, cannot_write, lines_of
 from vsetune.records.state import SNAPSHOT_FILE, StudyState
 from vsetune.records.studies import folder_of_study
 from vsetune.records.study_lock import LOCK_FILE, is_led
-from vsetune.storage.hashes import sha256_of_file
-from vsetune.storage.home_files import keep_in_home
-from vsetune.storage.locks import take_lock
-from vsetune.storage.paths import remote_place
-from vsetune.storage.whole_files import free_name, make_folder, move_in_place, readable_json, whole_file
 
 _log = logging.getLogger(__name__)
 FORMAT = 2

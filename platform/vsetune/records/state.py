@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vsetune.errors import DataError, StorageError, UsageError, one_line
+from vsetune.home.whole_files import write_whole
 from vsetune.records.events import (
     FORMAT,
     AttemptStart,
@@ -32,7 +33,6 @@ from vsetune.records.events import (
     curve_of,
 )
 from vsetune.records.log import Line
-from vsetune.storage.whole_files import write_whole
 
 
 @dataclass

@@ -13,15 +13,15 @@ from typing import Any, Literal, TypeVar
 
 from vsetune.config.spec.base import did_you_mean
 from vsetune.errors import DataError, UsageError, VsetuneError
+from vsetune.home.home_files import find_in_home, keep_in_home, names_in, read, write
+from vsetune.home.locks import take_lock
+from vsetune.home.paths import home, remote_home, remote_place
+from vsetune.home.s3 import listing
+from vsetune.home.whole_files import make_folder, read_json, unreadable
 from vsetune.records.events import Drawn, StudyRecord, StudyStatus, Validated, ValidationPoint, curve_of
 from vsetune.records.log import LOG_FILE, OBJECTS, cannot_write, lines_of, name_of_log, refreshed
 from vsetune.records.state import Attempt, KnownLog, NotBegun, StudyState, Trial, read_snapshot, write_snapshot
 from vsetune.records.study_lock import LOCK_FILE, is_led
-from vsetune.storage.home_files import find_in_home, keep_in_home, names_in, read, write
-from vsetune.storage.locks import take_lock
-from vsetune.storage.paths import home, remote_home, remote_place
-from vsetune.storage.s3 import listing
-from vsetune.storage.whole_files import make_folder, read_json, unreadable
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vsetune.errors import StudyConflict
+from vsetune.home.addresses import join
+from vsetune.home.heartbeat import Heartbeat, holder_of
+from vsetune.home.locks import take_lock
+from vsetune.home.paths import remote_place
 from vsetune.records.log import cannot_write
-from vsetune.storage.addresses import join
-from vsetune.storage.heartbeat import Heartbeat, holder_of
-from vsetune.storage.locks import take_lock
-from vsetune.storage.paths import remote_place
 
 _log = logging.getLogger(__name__)
 LOCK_FILE, HEARTBEAT_FILE = "lock", "heartbeat.json"

@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 from pydantic import TypeAdapter
 
+from vsetune.board.gallery.heat_maps import whole_photographs
 from vsetune.config.sources.recipe import AnyFeatures
 from vsetune.config.sources.trial_inputs import PixelInput
 from vsetune.data.batches.pixels import decoded, evaluation_pixels
@@ -19,7 +20,6 @@ from vsetune.data.stored.shards import Photograph
 from vsetune.errors import UsageError
 from vsetune.networks.importing.stored import StoredNetwork
 from vsetune.networks.inputs import ImageInputs
-from vsetune.report.gallery.heat_maps import whole_photographs
 from vsetune.study.model_files import CarriedNetwork
 from vsetune.study.recorded_model import feature_inputs
 

@@ -9,6 +9,8 @@ from threading import Lock
 
 import torch
 
+from vsetune.board.gallery.heat_maps import HeatMap, encoded_caption, heat_map, heat_maps
+from vsetune.board.gallery.retrieved import Hit, Query, Retrieved
 from vsetune.data.looking.show import Picture, read_pictures, thumbnail
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.vocabulary import tokenise
@@ -16,8 +18,6 @@ from vsetune.errors import DataError
 from vsetune.networks.encoded import Encoded
 from vsetune.networks.inputs import ImageInputs
 from vsetune.records.studies import Studies
-from vsetune.report.gallery.heat_maps import HeatMap, encoded_caption, heat_map, heat_maps
-from vsetune.report.gallery.retrieved import Hit, Query, Retrieved
 from vsetune.study.asked_photographs import photograph_inputs
 from vsetune.study.model_files import MODEL_FILE, CarriedNetwork, carried_trial, load_model
 from vsetune.study.recorded import RecordedAttempt, find_attempt, load_recorded

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vsetune.board.selection import sum_of
 from vsetune.records.events import AttemptStatus
-from vsetune.report.selection import sum_of
 from vsetune.study.trials import PlannedTrial
 
 

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
+from vsetune.board.selection import winner_of
 from vsetune.config.study.cells import Cell, repeat_name
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.metrics.curves import best_of_curve
 from vsetune.records.events import CONSTRAINT_EXCESS, SEARCH_VALUE
 from vsetune.records.state import Trial
-from vsetune.report.selection import winner_of
 from vsetune.search.objectives import Curve, Objective, share_above_limit
 
 _log = logging.getLogger(__name__)

@@ -10,10 +10,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
+from vsetune.board.search_budgets import recorded_budget
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.state import StudyState
-from vsetune.report.search_budgets import recorded_budget
 from vsetune.search.objectives import Objective
 from vsetune.study.cell_budget import CellBudget, at_once
 from vsetune.study.cell_objectives import objective_of

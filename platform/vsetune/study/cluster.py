@@ -24,7 +24,7 @@ from ray._private import ray_constants
 
 from vsetune.config.study.resources import Needs, ResourceSpec
 from vsetune.errors import Message, UsageError, one_line
-from vsetune.storage.paths import make_folders_absolute
+from vsetune.home.paths import make_folders_absolute
 from vsetune.study.capacity import Capacity, connected_nodes
 from vsetune.study.node_types import known_node_types, own_cpus, require_places
 from vsetune.study.stopping import StopRequest

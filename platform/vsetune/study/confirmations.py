@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vsetune.board.selection import PAPERS, RUNNER_UP, WINNER, runner_up_of, winner_of
 from vsetune.config.study.cells import Cell, Configuration, build_trial, unused_seeds
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.records.state import StudyState
-from vsetune.report.selection import PAPERS, RUNNER_UP, WINNER, runner_up_of, winner_of
 from vsetune.study.trials import PlannedTrial
 
 

@@ -26,11 +26,11 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import ConfigError, DataError, StorageError, UsageError
+from vsetune.home.hashes import sha256_hex, sha256_of_file
+from vsetune.home.home_files import find_in_home, keep_in_home
+from vsetune.home.paths import home
+from vsetune.home.whole_files import make_folder, read_json, whole_file
 from vsetune.records.studies import BEST_FILE, Studies
-from vsetune.storage.hashes import sha256_hex, sha256_of_file
-from vsetune.storage.home_files import find_in_home, keep_in_home
-from vsetune.storage.paths import home
-from vsetune.storage.whole_files import make_folder, read_json, whole_file
 from vsetune.study.kept_plugins import load_kept, study_folder_of
 from vsetune.study.recorded import RecordedAttempt, find_attempt, require_best_weights
 from vsetune.training.trained import KeptStage, require_embedding

@@ -21,9 +21,9 @@ from vsetune.data.making.data_place import finished
 from vsetune.data.stored.dataset import Dataset, evaluated_split, further_tests
 from vsetune.data.stored.shards import NO_FEATURES
 from vsetune.errors import ConfigError, DataError, Problem, StudyConflict
+from vsetune.home.addresses import is_remote
+from vsetune.home.paths import remote_home, under_home
 from vsetune.networks.vsepp.spec import VseppSpec
-from vsetune.storage.addresses import is_remote
-from vsetune.storage.paths import remote_home, under_home
 from vsetune.training.schedule import require_room_for_warmup, training_steps_per_epoch
 
 

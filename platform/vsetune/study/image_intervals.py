@@ -7,13 +7,13 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from vsetune.board.image_rows import ImageRow, needs_hits, with_images
+from vsetune.board.rows import Leaderboard
 from vsetune.data.progress import ProgressSink
 from vsetune.errors import UsageError
 from vsetune.metrics.image_intervals import ImageHits
 from vsetune.records.state import trials_of
 from vsetune.records.studies import Studies, folder_of_study
-from vsetune.report.image_rows import ImageRow, needs_hits, with_images
-from vsetune.report.rows import Leaderboard
 from vsetune.study.first_stages import kept_stage
 from vsetune.study.recorded import RecordedAttempt, load_recorded, require_best_weights
 from vsetune.study.recorded_boards import recorded_board

@@ -22,7 +22,7 @@ from vsetune.data.making.shard_tasks import ShardWork, T, Task
 from vsetune.data.stored.manifest import Manifest
 from vsetune.data.terminal_progress import terminal_progress
 from vsetune.errors import ConfigError, StorageError, VsetuneError
-from vsetune.storage.addresses import mask_output
+from vsetune.home.addresses import mask_output
 from vsetune.study.cluster import ray_cluster
 from vsetune.study.stopping import StopRequest, sigterm_like_ctrl_c
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from vsetune.config.spec.loading import read_yaml
 from vsetune.errors import ConfigError, Problem, StorageError
-from vsetune.storage.addresses import shown_url
-from vsetune.storage.paths import expand_user
-from vsetune.storage.whole_files import MAKE_ROOM, free_in
+from vsetune.home.addresses import shown_url
+from vsetune.home.paths import expand_user
+from vsetune.home.whole_files import MAKE_ROOM, free_in
 from vsetune.version import PACKAGE_FOLDER, REVISION_VARIABLE, git_revision
 
 PASSED_ON = (

@@ -18,8 +18,8 @@ from pydantic import BaseModel, ValidationError
 from vsetune.config.plugin_import import Source, read_source, source_of
 from vsetune.config.plugins import Plugin, known_plugins, load_plugin
 from vsetune.errors import ConfigError, DataError, Problem, StorageError
-from vsetune.storage.home_files import find_folder_in_home
-from vsetune.storage.whole_files import make_folder, move_in_place, read_json, write_json
+from vsetune.home.home_files import find_folder_in_home
+from vsetune.home.whole_files import make_folder, move_in_place, read_json, write_json
 
 PLUGINS_FOLDER = "plugins"
 _NOTE = "plugin.json"

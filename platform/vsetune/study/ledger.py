@@ -16,13 +16,13 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from vsetune.board.selection import ROLES
 from vsetune.config.study.cells import Cell, build_trial
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import StorageError
 from vsetune.metrics.curves import best_of_curve
 from vsetune.records.events import DRAWN_BY, NO_CONFIGURATION, AttemptStart, AttemptStatus, Drawn, ValidationPoint
 from vsetune.records.writer import StudyWriter
-from vsetune.report.selection import ROLES
 from vsetune.search.configurations import ConfigurationSearch, Refusal
 from vsetune.search.trial_history import DRAWN_BY as SAMPLED_BY
 from vsetune.search.trial_history import TrialHistory

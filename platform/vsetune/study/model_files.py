@@ -21,12 +21,12 @@ from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.vocabulary import Vocabulary, tokenise
 from vsetune.errors import DamagedCheckpoint, DataError, UsageError
+from vsetune.home.hashes import sha256_of_file
+from vsetune.home.whole_files import make_folder, read_json, write_json
 from vsetune.networks.importing.imported import network_of
 from vsetune.networks.importing.stored import StoredNetwork, StoredWeights
 from vsetune.networks.network_base import Network
 from vsetune.records.studies import BEST_FILE, Studies
-from vsetune.storage.hashes import sha256_of_file
-from vsetune.storage.whole_files import make_folder, read_json, write_json
 from vsetune.study.kept_plugins import carry_plugins, load_kept, study_folder_of
 from vsetune.study.recorded import RecordedAttempt, require_best_weights
 from vsetune.training.search_index import SearchIndex

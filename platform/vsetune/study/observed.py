@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vsetune.board.rows import Cost
+from vsetune.board.selection import cost_of, why_cannot_draw
 from vsetune.config.study.cells import Cell, repeated_cells, resolve_cells
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import ConfigError
 from vsetune.records.events import StudyRecord
 from vsetune.records.state import Attempt, Trial
 from vsetune.records.studies import Studies
-from vsetune.report.rows import Cost
-from vsetune.report.selection import cost_of, why_cannot_draw
 from vsetune.study.cell_budget import CellBudget
 from vsetune.study.recorded_studies import spec_of
 

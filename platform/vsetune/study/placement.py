@@ -17,8 +17,8 @@ from ray.tune.execution import class_cache
 from rich.console import Console, RenderableType
 
 from vsetune.config.study.resources import Needs
-from vsetune.storage.addresses import is_secret_variable
-from vsetune.storage.paths import remote_home
+from vsetune.home.addresses import is_secret_variable
+from vsetune.home.paths import remote_home
 from vsetune.study.capacity import Capacity
 from vsetune.study.cluster import capacity_of
 from vsetune.study.ledger import StudyLedger

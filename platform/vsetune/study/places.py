@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import ConfigError, UsageError
-from vsetune.storage.addresses import usable_url
-from vsetune.storage.paths import home, remote_home, usable_uri
+from vsetune.home.addresses import usable_url
+from vsetune.home.paths import home, remote_home, usable_uri
 
 TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
 NOWHERE = "none"

@@ -24,13 +24,13 @@ from vsetune.data.stored.manifest import MANIFEST_FILE
 from vsetune.data.stored.storage import exists
 from vsetune.data.terminal_progress import terminal_progress
 from vsetune.errors import ConfigError, DataError, Problem, StorageError, StudyConflict
+from vsetune.home.addresses import join, shown_plain
+from vsetune.home.hashes import fingerprint_of
+from vsetune.home.home_files import require_usable
+from vsetune.home.paths import HOME_VARIABLE, home, home_variable, remote_home, remote_place, under_home
 from vsetune.records.events import FIRST_REPEATS, PLUGIN_TAG, StudyRecord
 from vsetune.records.studies import Studies, folder_of_study
 from vsetune.records.writer import first_repeats
-from vsetune.storage.addresses import join, shown_plain
-from vsetune.storage.hashes import fingerprint_of
-from vsetune.storage.home_files import require_usable
-from vsetune.storage.paths import HOME_VARIABLE, home, home_variable, remote_home, remote_place, under_home
 from vsetune.study.first_stages import StageSearch, with_first_stage
 from vsetune.study.fitting import require_fit, require_scenes, scenes_recipe
 from vsetune.study.observed import PROMISED, promised_trials

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from vsetune.board.rows import AT_RANGE_END, Leaderboard, RangeEnd, Row
 from vsetune.config.component_specs import LOSSES, NETWORKS
 from vsetune.config.spec.base import Choices, Domain, Range, Spec, paper_of, tunables
 from vsetune.config.study.cells import Cell, Configuration, cell_of, refusal
@@ -18,7 +19,6 @@ from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrainingSpec
 from vsetune.errors import ConfigError, StorageError
 from vsetune.records.events import PLUGIN_TAG, StudyRecord
-from vsetune.report.rows import AT_RANGE_END, Leaderboard, RangeEnd, Row
 from vsetune.study.recorded_studies import study_of
 
 NEAR = 0.05

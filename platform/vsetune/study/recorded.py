@@ -13,14 +13,14 @@ from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import ConfigError, DamagedCheckpoint, DataError, StaleCheckpoint, StorageError, UsageError
+from vsetune.home.addresses import shown_url
+from vsetune.home.home_files import find_in_home
+from vsetune.home.paths import remote_place
+from vsetune.home.whole_files import safetensors_flaw
 from vsetune.records.log import lines_of, refreshed
 from vsetune.records.state import Attempt
 from vsetune.records.studies import BEST_FILE, Studies, export_note, folder_of_study
 from vsetune.records.study_lock import LOCK_FILE
-from vsetune.storage.addresses import shown_url
-from vsetune.storage.home_files import find_in_home
-from vsetune.storage.paths import remote_place
-from vsetune.storage.whole_files import safetensors_flaw
 from vsetune.study.kept_plugins import load_kept, study_folder_of
 from vsetune.study.places import tracking_uri
 
@@ -104,8 +104,8 @@ def _names_of_cell(attempt: Attempt) -> tuple[str, str]:
 
 def _pick(attempts: list[Attempt], run: str) -> str:
     """The trial that chose the configuration that the board shows, else its first seed. attempts: of one row."""
+    from vsetune.board.building import group_rows
     from vsetune.records.state import trials_of
-    from vsetune.report.building import group_rows
 
     (row,) = group_rows("", {"": trials_of(attempts)}, baseline="none")
     if not row.seeds:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from vsetune.board.building import build
+from vsetune.board.recalls import with_recalls
+from vsetune.board.rows import Leaderboard
 from vsetune.errors import UsageError
 from vsetune.metrics.efficiency import TARGET_SHARE
 from vsetune.records.events import StudyRecord
 from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies
-from vsetune.report.building import build
-from vsetune.report.recalls import with_recalls
-from vsetune.report.rows import Leaderboard
 from vsetune.study.range_ends import board_with_ends
 
 

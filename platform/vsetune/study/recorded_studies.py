@@ -6,6 +6,8 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vsetune.board.rows import Row
+from vsetune.board.seed_results import headline_of
 from vsetune.config.component_specs import SUM
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.cells import build_trial, resolve_cells
@@ -14,8 +16,6 @@ from vsetune.errors import UsageError
 from vsetune.records.events import PLUGIN_TAG, StudyRecord
 from vsetune.records.state import Attempt
 from vsetune.records.studies import folder_of_study
-from vsetune.report.rows import Row
-from vsetune.report.seed_results import headline_of
 from vsetune.study.kept_plugins import load_kept
 
 

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vsetune.board.building import build
+from vsetune.board.export import curves_to_csv, to_csv, to_latex
+from vsetune.board.page import to_html
+from vsetune.board.rows import Leaderboard
+from vsetune.board.selection import winner_of
+from vsetune.board.shown_runs import shown_runs
 from vsetune.errors import DamagedCheckpoint, StaleCheckpoint, StorageError, UsageError, VsetuneError
+from vsetune.home.whole_files import write_text
 from vsetune.records.state import Attempt, Trial, trials_of
 from vsetune.records.studies import Studies
-from vsetune.report.building import build
-from vsetune.report.export import curves_to_csv, to_csv, to_latex
-from vsetune.report.page import to_html
-from vsetune.report.rows import Leaderboard
-from vsetune.report.selection import winner_of
-from vsetune.report.shown_runs import shown_runs
-from vsetune.storage.whole_files import write_text
 from vsetune.study.model_files import log_model
 from vsetune.study.places import mlflow_ui, tracking_uri
 from vsetune.study.preparation import PreparedStudy

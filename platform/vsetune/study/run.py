@@ -18,19 +18,19 @@ from typing import Literal
 
 from rich.console import Console, RenderableType
 
+from vsetune.board.rows import Leaderboard
+from vsetune.board.terminal import render_table
 from vsetune.config.spec.loading import dump_yaml
 from vsetune.config.study.cells import refusal
 from vsetune.errors import StorageError, StudyConflict, UsageError, one_line
+from vsetune.home.addresses import shown_plain
+from vsetune.home.whole_files import write_text
 from vsetune.records.events import StudyStatus
 from vsetune.records.log import LOG_FILE
 from vsetune.records.state import Attempt
 from vsetune.records.studies import Studies
 from vsetune.records.study_lock import LOCK_FILE
 from vsetune.records.writer import StudyWriter, repeats_of
-from vsetune.report.rows import Leaderboard
-from vsetune.report.terminal import render_table
-from vsetune.storage.addresses import shown_plain
-from vsetune.storage.whole_files import write_text
 from vsetune.study.cluster import cluster_address, ray_cluster
 from vsetune.study.confirmations import Confirming
 from vsetune.study.first_stages import plugins_of_stage

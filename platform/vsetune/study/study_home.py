@@ -16,15 +16,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vsetune.errors import DamagedObject
+from vsetune.home import earlier_layout
+from vsetune.home.addresses import join
+from vsetune.home.home_files import find_in_home, remove
+from vsetune.home.home_folder import HomeFolder, last_writer_of
+from vsetune.home.paths import remote_place
+from vsetune.home.s3 import delete
 from vsetune.records.log import LOG_FILE, OBJECTS, LogWriter
 from vsetune.records.studies import BEST_FILE, KEPT_FOLDER, STOP_FILE
 from vsetune.records.study_lock import HEARTBEAT_FILE, LOCK_FILE, locked_study
-from vsetune.storage import earlier_layout
-from vsetune.storage.addresses import join
-from vsetune.storage.home_files import find_in_home, remove
-from vsetune.storage.home_folder import HomeFolder, last_writer_of
-from vsetune.storage.paths import remote_place
-from vsetune.storage.s3 import delete
 from vsetune.training.checkpoint import CHECKPOINT_FILE, EARLIER_BEST_FILE
 from vsetune.training.executions import EXECUTIONS_FILE, PROGRESS_FILE
 

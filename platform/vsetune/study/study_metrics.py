@@ -16,8 +16,8 @@ from typing import Any, get_args
 import ray
 
 from vsetune.errors import StorageError
-from vsetune.storage.paths import home
-from vsetune.storage.whole_files import make_folder, write_text
+from vsetune.home.paths import home
+from vsetune.home.whole_files import make_folder, write_text
 from vsetune.study.cell_numbers import CellNumbers
 from vsetune.study.exported_metrics import METRICS, StudyNow
 from vsetune.study.ledger import StudyLedger

@@ -10,12 +10,12 @@ from pathlib import Path
 from vsetune.config.spec.loading import parse_spec
 from vsetune.config.study.study_spec import TrackingSpec
 from vsetune.errors import StudyConflict, UsageError
+from vsetune.home.paths import remote_place
 from vsetune.records.exporter import Export, Exporter
 from vsetune.records.log import LogWriter
 from vsetune.records.state import StudyState
 from vsetune.records.studies import Studies, export_note, folder_of_study
 from vsetune.records.writer import StudyWriter
-from vsetune.storage.paths import remote_place
 from vsetune.study.confirmations import trial_id
 from vsetune.study.places import tracking_uri
 from vsetune.study.preparation import PreparedStudy

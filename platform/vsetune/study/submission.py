@@ -25,8 +25,8 @@ from ray.exceptions import AuthenticationError
 from ray.job_submission import JobSubmissionClient
 
 from vsetune.errors import Problem, UsageError, one_line
-from vsetune.storage.web import proxy_of, require_web
-from vsetune.storage.whole_files import FULL
+from vsetune.home.web import proxy_of, require_web
+from vsetune.home.whole_files import FULL
 from vsetune.study.job_package import STOP_WITHIN_S, JobPackage, cannot_pack
 
 STUDY_KEY = "vsetune.study"

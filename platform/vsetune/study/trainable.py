@@ -26,9 +26,9 @@ from vsetune.config.sources.trial_inputs import Reading
 from vsetune.config.study.resources import Needs
 from vsetune.config.study.training import TrialSpec
 from vsetune.errors import AttemptError, ConfigError, DamagedCheckpoint, StorageError
-from vsetune.storage.addresses import mask_output
-from vsetune.storage.home_folder import HomeFolder
-from vsetune.storage.paths import HOME_VARIABLE, home
+from vsetune.home.addresses import mask_output
+from vsetune.home.home_folder import HomeFolder
+from vsetune.home.paths import HOME_VARIABLE, home
 from vsetune.study.first_stages import kept_stage
 from vsetune.study.kept_plugins import load_kept, study_folder_of
 from vsetune.study.metrics_export import MetricsBoard
@@ -328,7 +328,7 @@ def _device_here(name: str) -> torch.device:
         raise failure from error
 
 
-_OF_DATA = ("vsetune.data", "vsetune.storage.node_cache")
+_OF_DATA = ("vsetune.data", "vsetune.home.node_cache")
 _MOST = 20
 
 

@@ -8,13 +8,13 @@ from tempfile import TemporaryDirectory
 from vsetune.data.batches.image_processors import save_processor
 from vsetune.data.captions.word_pieces import WordPieces
 from vsetune.errors import UsageError
+from vsetune.home.whole_files import make_folder
 from vsetune.networks.dual_encoder.network import DualEncoder
 from vsetune.networks.dual_encoder.saved_towers import TEXT, VISION, lacks_class
 from vsetune.networks.dual_encoder.spec import DualEncoderSpec
 from vsetune.networks.importing.imported import network_of
 from vsetune.networks.importing.stored import StoredWeights
 from vsetune.records.studies import Studies
-from vsetune.storage.whole_files import make_folder
 from vsetune.study.model_files import require_new_folder
 from vsetune.study.recorded import RecordedAttempt, require_best_weights
 from vsetune.training.trained import described_by

@@ -24,7 +24,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]  # document
 from vsetune.config.sources.trial_inputs import Reading
 from vsetune.config.study.resources import Needs
 from vsetune.config.study.training import TrialSpec
-from vsetune.storage.paths import HOME_VARIABLE, home
+from vsetune.home.paths import HOME_VARIABLE, home
 from vsetune.study.first_stages import kept_stage
 from vsetune.study.kept_plugins import load_kept, study_folder_of
 from vsetune.training.helper import help_training

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple, get_args
 
+from vsetune.board.rows import Cost
+from vsetune.board.selection import costs_of
 from vsetune.config.study.cells import Configuration
 from vsetune.config.study.training import TrialSpec
 from vsetune.metrics.curves import SAME_EPOCH, best_of_curve
 from vsetune.records.events import AttemptStatus, was_cut_short
 from vsetune.records.state import Attempt, StudyState, Trial
-from vsetune.report.rows import Cost
-from vsetune.report.selection import costs_of
 from vsetune.training.failures import Kind
 
 Phase = Literal["search", "confirm"]

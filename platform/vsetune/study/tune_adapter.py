@@ -20,11 +20,11 @@ from ray.tune.search import Searcher
 from vsetune.config.study.resources import Needs
 from vsetune.config.study.study_spec import ConstraintSpec, SchedulerSpec
 from vsetune.errors import one_line
+from vsetune.home.paths import home
 from vsetune.records.events import TARGET_REACHED, AttemptStatus, ValidationPoint
 from vsetune.search.objectives import broken_for_good
 from vsetune.search.stopping.rule import StoppingRule
 from vsetune.search.stopping.rules import stopping_rule
-from vsetune.storage.paths import home
 from vsetune.study.capacity import Capacity
 from vsetune.study.ledger import INTERRUPTED, StudyLedger
 from vsetune.study.signals import Signals, SignsOfLife

@@ -17,8 +17,8 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.freed_memory import give_back_freed_memory, keep_freed_memory
 from vsetune.data.stored.dataset import Dataset, evaluated_split, further_tests
 from vsetune.errors import AttemptError, Preempted, StorageError
+from vsetune.home.whole_files import make_folder
 from vsetune.records.events import ValidationPoint
-from vsetune.storage.whole_files import make_folder
 from vsetune.training.attempt_progress import Progress, device_seconds, summarise
 from vsetune.training.batches import TrainingBatches
 from vsetune.training.checkpoint import CheckpointFolder, CheckpointPace

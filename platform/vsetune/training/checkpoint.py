@@ -27,10 +27,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from vsetune.errors import DamagedCheckpoint, StaleCheckpoint, StorageError, one_line
-from vsetune.networks.importing.stored import WeightNotes
-from vsetune.records.studies import BEST_FILE
-from vsetune.storage.hashes import sha256_hex, sha256_of_file
-from vsetune.storage.whole_files import (
+from vsetune.home.hashes import sha256_hex, sha256_of_file
+from vsetune.home.whole_files import (
     free_name,
     move_in_place,
     remove_partials,
@@ -38,6 +36,8 @@ from vsetune.storage.whole_files import (
     unreadable,
     write_whole,
 )
+from vsetune.networks.importing.stored import WeightNotes
+from vsetune.records.studies import BEST_FILE
 from vsetune.training.executions import ExecutionLog
 
 _BEFORE, _AFTER = b"\nvsetune SHA-256 ", b"\n"

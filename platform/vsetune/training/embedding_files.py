@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from vsetune.errors import StorageError
-from vsetune.storage.whole_files import make_folder, whole_file, write_text
+from vsetune.home.whole_files import make_folder, whole_file, write_text
 from vsetune.training.search_index import SearchIndex
 
 Format = Literal["npy", "parquet"]

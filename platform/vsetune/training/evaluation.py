@@ -17,6 +17,7 @@ from vsetune.data.captions.relevance_lists import relevant_pairs
 from vsetune.data.captions.semantic_sources import semantic_vectors_of, source_name
 from vsetune.data.stored.dataset import Dataset
 from vsetune.errors import DataError
+from vsetune.home.paths import under_home
 from vsetune.metrics.positives import Positives
 from vsetune.metrics.ranks import (
     PositiveRanks,
@@ -40,7 +41,6 @@ from vsetune.metrics.recalls import (
 from vsetune.metrics.score_blocks import EmbeddingScores, MeanScores, PartOfScores, Scores
 from vsetune.metrics.semantic_ranking import CaptionSemantics, semantic_ranking_distance
 from vsetune.networks.network_base import Network, evaluating
-from vsetune.storage.paths import under_home
 from vsetune.training.processes import ALONE, Processes
 from vsetune.training.reranking import FirstStage, reranked_scores
 from vsetune.training.validation import OnBatch, Report, encode_split, split_scores

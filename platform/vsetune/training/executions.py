@@ -15,7 +15,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vsetune.errors import DamagedCheckpoint, DataError, one_line
-from vsetune.storage.whole_files import read_json, write_json
+from vsetune.home.whole_files import read_json, write_json
 
 EXECUTIONS_FILE = "executions.json"
 PROGRESS_FILE = "progress.json"

@@ -34,7 +34,7 @@ from vsetune.errors import (
     StorageError,
     VsetuneError,
 )
-from vsetune.storage.addresses import masked
+from vsetune.home.addresses import masked
 from vsetune.training.validation import LoggedProgress
 from vsetune.version import PACKAGE_FOLDER
 

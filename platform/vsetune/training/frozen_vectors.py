@@ -20,9 +20,9 @@ from vsetune.data.batches.batch import Batch
 from vsetune.data.batches.reader import evaluation_batches
 from vsetune.data.stored.array_cache import cached_array
 from vsetune.data.stored.dataset import Dataset
+from vsetune.home.hashes import fingerprint_of, sha256_hex
 from vsetune.networks.inputs import ImageInputs
 from vsetune.networks.network_base import FrozenTower, Network, evaluating
-from vsetune.storage.hashes import fingerprint_of, sha256_hex
 from vsetune.training.random_state import undisturbed
 
 _METHOD = "frozen-vectors-1"

@@ -12,12 +12,12 @@ from vsetune.config.component_specs import AnyNetwork
 from vsetune.config.sources.recipe import expand_path
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS
 from vsetune.errors import ConfigError, DataError
+from vsetune.home.hashes import sha256_of_file
+from vsetune.home.paths import on_this_node
 from vsetune.networks.importing.released_file import rows_of
 from vsetune.networks.importing.stored import WORD_VECTORS, StoredWeights, fingerprint_of_words, placed
 from vsetune.networks.parts.backbone import names_of_colours
 from vsetune.networks.parts.text_transformer import Architecture
-from vsetune.storage.hashes import sha256_of_file
-from vsetune.storage.paths import on_this_node
 
 _KEY = "network.start_from"
 

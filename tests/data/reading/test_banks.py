@@ -28,7 +28,7 @@ from vsetune.data.stored import banks
 from vsetune.data.stored.banks import bank_of, forget_banks
 from vsetune.data.stored.dataset import Dataset, wrong_hash
 from vsetune.errors import StorageError
-from vsetune.storage.node_cache import FOLDER_VARIABLE
+from vsetune.home.node_cache import FOLDER_VARIABLE
 
 __all__ = ["bucket"]
 

@@ -11,7 +11,7 @@ from vsetune.data.captions.parses import PARSES_FILE, caption_phrases, parse_dat
 from vsetune.data.captions.phrase_rules import Phrase, counted, decoded, encoded
 from vsetune.data.looking.verify import verify
 from vsetune.data.progress import SilentProgress
-from vsetune.storage.hashes import sha256_hex
+from vsetune.home.hashes import sha256_hex
 
 
 def parse(dataset, *, phrases=True):

@@ -13,7 +13,7 @@ from vsetune.data.batches.reader import evaluation_batches, training_batches
 from vsetune.data.captions.parses import read_parses
 from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import iter_captions
-from vsetune.storage import s3
+from vsetune.home import s3
 
 __all__ = ["bucket"]
 

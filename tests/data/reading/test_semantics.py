@@ -162,7 +162,7 @@ def test_a_file_of_before_hashes_were_kept_is_read(tiny, monkeypatch):
 def test_a_data_folder_that_cannot_be_written_sends_the_file_home(tiny, monkeypatch, tmp_path):
     dataset = write(tiny)
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("vsetune.storage.whole_files.NamedTemporaryFile", _refusing(dataset.path))
+    monkeypatch.setattr("vsetune.home.whole_files.NamedTemporaryFile", _refusing(dataset.path))
     semantic_vectors(dataset, SPEC, split="train")
     assert kept_files(dataset.path) == []
     assert len(kept_files(str(tmp_path / "home" / "cache"))) == 1
@@ -172,7 +172,7 @@ def test_vectors_come_even_when_nothing_can_be_written(tiny, monkeypatch, tmp_pa
     dataset = write(tiny)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("VSETUNE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr("vsetune.storage.whole_files.NamedTemporaryFile", _refusing(dataset.path))
+    monkeypatch.setattr("vsetune.home.whole_files.NamedTemporaryFile", _refusing(dataset.path))
     assert semantic_vectors(dataset, SPEC, split="train").shape == (5, 2)
     assert "computed again by every trial" in caplog.text
 

@@ -9,8 +9,8 @@ import pytest
 from s3_server import endpoint, prefix
 
 from vsetune.data.stored.array_cache import cached_array
-from vsetune.storage.paths import home
-from vsetune.storage.s3 import put_bytes
+from vsetune.home.paths import home
+from vsetune.home.s3 import put_bytes
 
 __all__ = ["endpoint", "prefix"]
 MADE = np.arange(12, dtype=np.float32).reshape(4, 3)

@@ -30,7 +30,7 @@ from vsetune.data.stored.outside_shards import AGAIN, APART, DOTS, DOTS_ONE_SIDE
 from vsetune.data.stored.photographs import rgb_image
 from vsetune.data.stored.shards import iter_captions, split_records
 from vsetune.errors import ConfigError, StudyConflict
-from vsetune.storage.hashes import sha256_of_file
+from vsetune.home.hashes import sha256_of_file
 
 __all__ = ["bucket"]
 

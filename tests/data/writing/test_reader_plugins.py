@@ -27,7 +27,7 @@ from typing import Literal
 from pydantic import Field
 
 from vsetune.config.sources.recipe import SourceSpec
-from vsetune.storage.paths import PathText
+from vsetune.home.paths import PathText
 
 
 class PairsSource(SourceSpec):

@@ -11,8 +11,8 @@ from s3_server import endpoint
 from vsetune.data.looking.verify import summary, verify
 from vsetune.data.making.ingest import ingest
 from vsetune.data.stored import storage
-from vsetune.storage import s3
-from vsetune.storage.addresses import is_remote, join
+from vsetune.home import s3
+from vsetune.home.addresses import is_remote, join
 
 __all__ = ["endpoint"]
 

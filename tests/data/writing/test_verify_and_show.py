@@ -17,7 +17,7 @@ from vsetune.data.looking.verify import summary, verify
 from vsetune.data.stored.dataset import wrong_hash
 from vsetune.data.stored.manifest import Manifest
 from vsetune.errors import Problem
-from vsetune.storage.hashes import sha256_hex
+from vsetune.home.hashes import sha256_hex
 
 Make = Callable[..., IngestRecipe]
 Run = Callable[[IngestRecipe], Manifest]

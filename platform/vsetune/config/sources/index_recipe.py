@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from vsetune.config.sources.recipe import expand_path
 from vsetune.config.spec.base import Count, DataSetName, Spec
 from vsetune.errors import Problem
-from vsetune.storage.paths import PathText
+from vsetune.home.paths import PathText
 
 CAPTIONS_AT = r"^(txt|txt_lines|json\.[A-Za-z0-9_-]{1,60})$"
 """Place of the captions in a sample: the member `txt` or its lines, or a field of the member `json`."""

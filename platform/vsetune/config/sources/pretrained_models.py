@@ -16,8 +16,8 @@ from typing import Any
 from vsetune.config.sources.recipe import expand_path
 from vsetune.config.sources.trial_inputs import EncoderSpec
 from vsetune.errors import ConfigError, Problem
-from vsetune.storage.hashes import sha256_hex, sha256_of_file
-from vsetune.storage.paths import on_this_node
+from vsetune.home.hashes import sha256_hex, sha256_of_file
+from vsetune.home.paths import on_this_node
 
 ENCODER_KEY = "data.encoder.model"
 """Key of a study that names the encoder of semantic vectors."""

@@ -17,8 +17,8 @@ from vsetune.config.registry import Registry
 from vsetune.config.spec.base import Count, DataSetName, FreeKeys, Seed, Size, Spec
 from vsetune.config.spec.loading import problems_in
 from vsetune.errors import ConfigError, Problem
-from vsetune.storage.hashes import fingerprint_of
-from vsetune.storage.paths import PathText, expand_user
+from vsetune.home.hashes import fingerprint_of
+from vsetune.home.paths import PathText, expand_user
 
 SPLIT_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,59}$"
 SplitName = Annotated[str, Field(max_length=60, pattern=SPLIT_NAME)]

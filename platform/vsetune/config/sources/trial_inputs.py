@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from vsetune.config.sources.recipe import SplitName
 from vsetune.config.spec.base import Name, ShortSeed, Size, Spec
 from vsetune.errors import ConfigError, Problem
-from vsetune.storage.paths import PathText
+from vsetune.home.paths import PathText
 
 SemanticSource = Literal["svd", "encoder"]
 

@@ -26,7 +26,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails
 
 from vsetune.errors import Message, Problem
-from vsetune.storage.hashes import fingerprint_of
+from vsetune.home.hashes import fingerprint_of
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 """A seed of numpy and torch."""

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from vsetune.config.spec.base import Spec, shortened, unusable_text
 from vsetune.config.spec.yaml_files import dump_yaml, read_yaml
 from vsetune.errors import ConfigError, Message, Problem
-from vsetune.storage.addresses import masked
+from vsetune.home.addresses import masked
 
 __all__ = ["describe_problems", "dump_yaml", "load_spec", "parse_spec", "read_yaml"]
 

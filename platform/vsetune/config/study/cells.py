@@ -36,7 +36,7 @@ from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Override
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.config.study.training import TrainingSpec, TrialSpec
 from vsetune.errors import ConfigError, Problem
-from vsetune.storage.hashes import fingerprint_of
+from vsetune.home.hashes import fingerprint_of
 
 Configuration = Mapping[str, Value]
 """Values sampled from a cell's domains by dotted name, such as `loss.margin` or `training.learning_rate`."""

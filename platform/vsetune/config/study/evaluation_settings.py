@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from vsetune.config.spec.base import Count, Seed, Spec
-from vsetune.storage.paths import PathText
+from vsetune.home.paths import PathText
 
 
 class RerankSpec(Spec):

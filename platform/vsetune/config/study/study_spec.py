@@ -16,7 +16,7 @@ from vsetune.config.study.resources import ResourceSpec
 from vsetune.config.study.study_entries import LossEntry, NetworkEntry, Override
 from vsetune.config.study.training import TrainingSpec
 from vsetune.errors import Problem
-from vsetune.storage.paths import PathText, UriText
+from vsetune.home.paths import PathText, UriText
 
 
 def _listed(value: Any) -> Any:

@@ -23,8 +23,8 @@ from vsetune.data.stored.plain_files import caption_line, parse_json
 from vsetune.data.stored.shards import split_records
 from vsetune.data.stored.storage import MISFIT, TABLE_LINE
 from vsetune.errors import DataError, one_line
-from vsetune.storage.addresses import join
-from vsetune.storage.paths import under_home
+from vsetune.home.addresses import join
+from vsetune.home.paths import under_home
 
 _FILE_BYTES = 1 << 30
 _FITS = 3.0

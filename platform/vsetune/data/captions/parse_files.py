@@ -13,9 +13,9 @@ from vsetune.data.stored.outside_shards import MOST_CHARACTERS
 from vsetune.data.stored.plain_files import HEADER_BYTES, Flaw, array_from_bytes
 from vsetune.data.stored.storage import MISFIT, OTHER_HASH
 from vsetune.errors import DataError, Problem
-from vsetune.storage import s3
-from vsetune.storage.addresses import join
-from vsetune.storage.hashes import sha256_hex
+from vsetune.home import s3
+from vsetune.home.addresses import join
+from vsetune.home.hashes import sha256_hex
 
 PARSES_FILE = "parses.json"
 HEADS_DTYPE = "int16"

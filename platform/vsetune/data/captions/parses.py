@@ -34,10 +34,10 @@ from vsetune.data.stored.manifest import first_problem
 from vsetune.data.stored.plain_files import parse_shallow_json
 from vsetune.data.stored.shards import iter_words
 from vsetune.errors import DataError, Message, StorageError, StudyConflict, one_line
-from vsetune.storage import s3
-from vsetune.storage.addresses import is_remote, join
-from vsetune.storage.hashes import sha256_hex
-from vsetune.storage.whole_files import readable_json, write_whole
+from vsetune.home import s3
+from vsetune.home.addresses import is_remote, join
+from vsetune.home.hashes import sha256_hex
+from vsetune.home.whole_files import readable_json, write_whole
 
 PARSES_OTHER_CAPTIONS = Message("VSE-D078", "{folder}: its parses are of other captions than split {split}; {fix}")
 

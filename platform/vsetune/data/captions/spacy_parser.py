@@ -18,7 +18,7 @@ import numpy as np
 from vsetune.config.sources.recipe import expand_path
 from vsetune.data.captions.phrase_rules import ParsedWord, Phrase, find_phrases
 from vsetune.errors import ConfigError, Message, one_line
-from vsetune.storage.paths import on_this_node
+from vsetune.home.paths import on_this_node
 
 _PIPELINE_UNREADABLE = Message(
     "VSE-D071", "{key}: {pipeline} cannot be loaded ({reason}); run: pip install 'vsetune[parses]' for "

@@ -18,7 +18,7 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.shards import Photograph, Record, read_some
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS, with_case
 from vsetune.errors import DataError, StorageError
-from vsetune.storage.whole_files import whole_file
+from vsetune.home.whole_files import whole_file
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 

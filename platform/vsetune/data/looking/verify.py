@@ -31,10 +31,10 @@ from vsetune.data.stored.shards import (
 from vsetune.data.stored.storage import MISFIT
 from vsetune.data.stored.vocabulary import SPECIAL_WORDS, Vocabulary
 from vsetune.errors import DataError, Problem, one_line
-from vsetune.storage.addresses import is_remote, join
-from vsetune.storage.hashes import HashingReader
-from vsetune.storage.s3 import NothingThere
-from vsetune.storage.whole_files import partials_in
+from vsetune.home.addresses import is_remote, join
+from vsetune.home.hashes import HashingReader
+from vsetune.home.s3 import NothingThere
+from vsetune.home.whole_files import partials_in
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,12 @@ from vsetune.data.stored.dataset import Dataset, load_manifest, without_check
 from vsetune.data.stored.manifest import MANIFEST_FILE, Manifest, ShardInfo, VocabularyInfo
 from vsetune.data.stored.vocabulary import Vocabulary
 from vsetune.errors import ConfigError, DataError, StorageError, StudyConflict, UsageError, one_line
-from vsetune.storage import s3
-from vsetune.storage.addresses import is_remote, join
-from vsetune.storage.hashes import sha256_hex
-from vsetune.storage.locks import take_lock
-from vsetune.storage.paths import under_home
-from vsetune.storage.whole_files import remove_partials, write_whole
+from vsetune.home import s3
+from vsetune.home.addresses import is_remote, join
+from vsetune.home.hashes import sha256_hex
+from vsetune.home.locks import take_lock
+from vsetune.home.paths import under_home
+from vsetune.home.whole_files import remove_partials, write_whole
 
 log = logging.getLogger(__name__)
 

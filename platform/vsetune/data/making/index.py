@@ -43,10 +43,10 @@ from vsetune.data.stored.manifest import (
 )
 from vsetune.data.stored.outside_shards import texts_content
 from vsetune.errors import ConfigError, DataError, Message, Problem, StudyConflict, one_line
-from vsetune.storage import s3
-from vsetune.storage.addresses import is_remote, join
-from vsetune.storage.hashes import fingerprint_of, sha256_hex
-from vsetune.storage.whole_files import make_folder
+from vsetune.home import s3
+from vsetune.home.addresses import is_remote, join
+from vsetune.home.hashes import fingerprint_of, sha256_hex
+from vsetune.home.whole_files import make_folder
 
 _SHARD_PATTERN = Message(
     "VSE-D098", "{key}: {pattern} names no shards ({reason}); need a file, braces like {{000..299}}, or *.tar."

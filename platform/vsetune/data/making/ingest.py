@@ -57,10 +57,10 @@ from vsetune.data.stored.manifest import (
 )
 from vsetune.data.stored.vocabulary import tokenise
 from vsetune.errors import ConfigError, DataError, Message, StorageError, UsageError, one_line
-from vsetune.storage import s3
-from vsetune.storage.addresses import is_remote, join
-from vsetune.storage.paths import home
-from vsetune.storage.whole_files import make_folder, write_whole
+from vsetune.home import s3
+from vsetune.home.addresses import is_remote, join
+from vsetune.home.paths import home
+from vsetune.home.whole_files import make_folder, write_whole
 
 _MANY_WORDS = 200
 

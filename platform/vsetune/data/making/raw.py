@@ -25,7 +25,7 @@ from vsetune.data.stored.plain_files import Flaw, caption_line, composed, is_reg
 from vsetune.data.stored.storage import NAME_TWICE, NOT_IN_IT
 from vsetune.data.stored.tar_members import file_places
 from vsetune.errors import DataError, one_line
-from vsetune.storage.hashes import sha256_of_pieces
+from vsetune.home.hashes import sha256_of_pieces
 
 _PICTURE_BYTES = 256 << 20
 _TEXT_BYTES = 1 << 30

@@ -22,9 +22,9 @@ from vsetune.data.stored.photographs import rgb_image
 from vsetune.data.stored.plain_files import Flaw
 from vsetune.data.stored.vocabulary import tokenise
 from vsetune.errors import DataError
-from vsetune.storage import s3
-from vsetune.storage.addresses import is_remote
-from vsetune.storage.hashes import HashingReader, fingerprint_of, sha256_hex
+from vsetune.home import s3
+from vsetune.home.addresses import is_remote
+from vsetune.home.hashes import HashingReader, fingerprint_of, sha256_hex
 
 MISSING = "missing"
 _ALIKE_BITS = 4

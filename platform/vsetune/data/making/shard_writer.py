@@ -21,8 +21,8 @@ import numpy as np
 from vsetune.data.stored.manifest import ShardInfo
 from vsetune.data.stored.vocabulary import tokenise
 from vsetune.errors import StorageError
-from vsetune.storage.hashes import HashingWriter
-from vsetune.storage.whole_files import whole_file
+from vsetune.home.hashes import HashingWriter
+from vsetune.home.whole_files import whole_file
 
 TAR_END_BYTES = 2 * tarfile.RECORDSIZE
 """Most bytes of a tar beside its members."""

@@ -18,12 +18,12 @@ import numpy as np
 from vsetune.data.stored.plain_files import Flaw, mapped_array
 from vsetune.data.stored.storage import OTHER_HASH
 from vsetune.errors import DataError, Problem, StorageError
-from vsetune.storage.addresses import is_remote
-from vsetune.storage.hashes import sha256_of_file
-from vsetune.storage.home_files import find_in_home, keep_in_home
-from vsetune.storage.locks import take_lock
-from vsetune.storage.paths import home
-from vsetune.storage.whole_files import whole_file
+from vsetune.home.addresses import is_remote
+from vsetune.home.hashes import sha256_of_file
+from vsetune.home.home_files import find_in_home, keep_in_home
+from vsetune.home.locks import take_lock
+from vsetune.home.paths import home
+from vsetune.home.whole_files import whole_file
 
 _SEAL = ".sha256"
 """Suffix of the file with an array's hash. Arrays from before there were hashes, and those that a data set lists with a

@@ -27,7 +27,7 @@ from vsetune.data.stored.plain_files import Flaw
 from vsetune.data.stored.storage import read_failure
 from vsetune.data.stored.vocabulary import PAD
 from vsetune.errors import StorageError
-from vsetune.storage.node_cache import seal_of
+from vsetune.home.node_cache import seal_of
 
 _ALIGNED = mmap.ALLOCATIONGRANULARITY
 

@@ -33,9 +33,9 @@ from vsetune.data.stored.dataset import Dataset
 from vsetune.data.stored.manifest import SplitInfo
 from vsetune.data.stored.shards import ImageSample, read_shard
 from vsetune.errors import DataError, StorageError
-from vsetune.storage.hashes import HashingWriter, fingerprint_of
-from vsetune.storage.node_cache import NoRoom, SealedFiles, node_cache, seal_of
-from vsetune.storage.whole_files import read_json, readable_json, whole_file
+from vsetune.home.hashes import HashingWriter, fingerprint_of
+from vsetune.home.node_cache import NoRoom, SealedFiles, node_cache, seal_of
+from vsetune.home.whole_files import read_json, readable_json, whole_file
 
 _FORMAT = 1
 """Part of the key: raise it when the arrays of an equal split change."""

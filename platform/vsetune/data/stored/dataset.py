@@ -20,11 +20,11 @@ from vsetune.data.stored.plain_files import Flaw
 from vsetune.data.stored.storage import MISFIT, OTHER_HASH
 from vsetune.data.stored.vocabulary import Vocabulary
 from vsetune.errors import DataError, Problem, one_line
-from vsetune.storage import s3
-from vsetune.storage.addresses import is_remote, join
-from vsetune.storage.hashes import sha256_hex
-from vsetune.storage.node_cache import WrongContent, node_cache
-from vsetune.storage.paths import under_home
+from vsetune.home import s3
+from vsetune.home.addresses import is_remote, join
+from vsetune.home.hashes import sha256_hex
+from vsetune.home.node_cache import WrongContent, node_cache
+from vsetune.home.paths import under_home
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from vsetune.config.spec.loading import describe_problems
 from vsetune.data.stored.plain_files import parse_shallow_json
 from vsetune.data.stored.storage import NAME_TWICE, is_inside
 from vsetune.errors import DataError, Problem, one_line
-from vsetune.storage.hashes import sha256_hex
-from vsetune.storage.paths import PathText
-from vsetune.storage.whole_files import readable_json, write_whole
+from vsetune.home.hashes import sha256_hex
+from vsetune.home.paths import PathText
+from vsetune.home.whole_files import readable_json, write_whole
 
 FORMAT_NAME = "vsetune-data"
 FORMAT_VERSION = 1

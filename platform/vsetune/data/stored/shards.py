@@ -22,9 +22,9 @@ from vsetune.data.stored.storage import MISFIT, OTHER_HASH
 from vsetune.data.stored.tar_members import Limit, tar_members
 from vsetune.data.stored.vocabulary import mirrored_words, tokenise, with_case
 from vsetune.errors import DataError, Message, one_line
-from vsetune.storage.addresses import join
-from vsetune.storage.hashes import HashingReader, sha256_hex
-from vsetune.storage.s3 import NothingThere
+from vsetune.home.addresses import join
+from vsetune.home.hashes import HashingReader, sha256_hex
+from vsetune.home.s3 import NothingThere
 
 NO_FEATURES = Message(
     "VSE-D094", "{folder}: its shards have photographs and no features; name a network that reads photographs, or "

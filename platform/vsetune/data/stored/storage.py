@@ -17,10 +17,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from vsetune.errors import DataError, Message, Problem, StorageError, UsageError, one_line
-from vsetune.storage import node_cache, s3
-from vsetune.storage.addresses import has_controls, is_remote, join
-from vsetune.storage.hashes import sha256_of_stream
-from vsetune.storage.s3 import NothingThere
+from vsetune.home import node_cache, s3
+from vsetune.home.addresses import has_controls, is_remote, join
+from vsetune.home.hashes import sha256_of_stream
+from vsetune.home.s3 import NothingThere
 
 OTHER_HASH = Message("VSE-D030", "{file}: its SHA-256 is not the one of {listed}, the file was changed; {fix}")
 TABLE_LINE = Message("VSE-D052", "{file}: line {line}: got {found}, need {need}.")

@@ -14,7 +14,7 @@ from typing import IO, BinaryIO, cast
 
 from vsetune.data.stored.plain_files import Flaw
 from vsetune.errors import one_line
-from vsetune.storage.addresses import has_controls
+from vsetune.home.addresses import has_controls
 
 _SKIP_AT_ONCE = 1 << 20
 _HEADER_BYTES = 1 << 20

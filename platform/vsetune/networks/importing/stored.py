@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from vsetune.config.component_specs import NETWORKS, NetworkSpec
 from vsetune.config.spec.loading import parse_spec
 from vsetune.errors import ConfigError, DataError
+from vsetune.home.hashes import sha256_hex
 from vsetune.networks.importing.released_file import rows_of
 from vsetune.networks.parts.damaged import DAMAGED
 from vsetune.networks.parts.text_transformer import Architecture, architecture_of
-from vsetune.storage.hashes import sha256_hex
 
 _KEY = "vsetune_trial"
 

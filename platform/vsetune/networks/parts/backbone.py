@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from vsetune.config.sources.pretrained_models import find_model
 from vsetune.config.sources.recipe import expand_path
 from vsetune.errors import ConfigError, Problem
+from vsetune.home.paths import on_this_node
 from vsetune.networks.parts.damaged import DAMAGED
 from vsetune.networks.parts.network_fields import EFFICIENTNET, RANDOM, VGG19, BackboneSpec
 from vsetune.networks.parts.text_transformer import (
@@ -27,7 +28,6 @@ from vsetune.networks.parts.text_transformer import (
     weights_are_needed_later,
     weights_are_wanted,
 )
-from vsetune.storage.paths import on_this_node
 
 _NEED = (
     "a CNN of `transformers` whose last map has `hidden_sizes` channels (ResNet, RegNet, ConvNeXT), with safetensors "

@@ -18,8 +18,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from vsetune.config.spec.base import Choices, Domain
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.domains import Value
+from vsetune.home.hashes import sha256_hex
 from vsetune.search.trial_history import TrialHistory
-from vsetune.storage.hashes import sha256_hex
 
 
 @dataclass(frozen=True)

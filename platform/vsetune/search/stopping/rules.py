@@ -9,9 +9,9 @@ from itertools import accumulate
 import numpy as np
 
 from vsetune.config.study.study_spec import SchedulerSpec
+from vsetune.home.hashes import sha256_hex
 from vsetune.metrics.curves import SAME_EPOCH
 from vsetune.search.stopping.rule import BestCurve, StoppingRule
-from vsetune.storage.hashes import sha256_hex
 
 
 class Halving(StoppingRule):

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from vsetune.board.selection import keeps_constraints, usable, winner_of
+from vsetune.board.wording import fixed
 from vsetune.config.spec.base import Choices, Domain, Range
 from vsetune.config.study.cells import repeated_cells, resolve_cells
 from vsetune.errors import ConfigError, StorageError
 from vsetune.metrics.curves import BestPoint, best_of_curve
 from vsetune.records.events import SEARCH_VALUE, StudyRecord
 from vsetune.records.state import Attempt, Trial, trials_of
-from vsetune.report.selection import keeps_constraints, usable, winner_of
-from vsetune.report.wording import fixed
 from vsetune.search.importances import Importances, importances_of
 from vsetune.study.recorded_studies import study_of
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from vsetune.board.page_templates import render
+from vsetune.board.vega import svg
+from vsetune.board.wording import fixed
 from vsetune.config.spec.base import Choices
 from vsetune.records.state import Attempt
-from vsetune.report.page_templates import render
-from vsetune.report.vega import svg
-from vsetune.report.wording import fixed
 from vsetune.study.explaining.explained import (
     ExplainedCell,
     ExplainedStudy,

@@ -24,10 +24,10 @@ from vsetune.config.study.training import TrialSpec
 from vsetune.data.freed_memory import keep_freed_memory
 from vsetune.data.stored.dataset import Dataset, evaluated_split, further_tests
 from vsetune.errors import one_line
+from vsetune.home.addresses import mask_output
+from vsetune.home.whole_files import write_json
 from vsetune.metrics.recalls import owner_scores
 from vsetune.networks.network_base import Network, evaluating
-from vsetune.storage.addresses import mask_output
-from vsetune.storage.whole_files import write_json
 from vsetune.study.planning.cell_times import LONGEST_PROBLEM, RESULT_FILE, CellTimes
 from vsetune.training.attempt_progress import Progress
 from vsetune.training.batches import TrainingBatches

@@ -14,8 +14,8 @@ from pathlib import Path
 from vsetune.config.study.cells import Cell, build_trial
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import one_line
-from vsetune.storage.paths import home
-from vsetune.storage.whole_files import make_folder, read_json, write_json
+from vsetune.home.paths import home
+from vsetune.home.whole_files import make_folder, read_json, write_json
 from vsetune.version import import_path
 
 RESULT_FILE, LONGEST_PROBLEM = "measured.json", 300

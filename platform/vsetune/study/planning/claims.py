@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from vsetune.board.building import build
+from vsetune.board.comparing import means_of, units_of
 from vsetune.config.study.cells import Cell
 from vsetune.config.study.study_spec import StudySpec
 from vsetune.errors import UsageError
 from vsetune.metrics.efficiency import TARGET_SHARE, epochs_to_target
 from vsetune.metrics.repeated_searches import FEWEST_REPEATS, Spread, detectable, spread
 from vsetune.records.studies import Studies
-from vsetune.report.building import build
-from vsetune.report.comparing import means_of, units_of
 from vsetune.study.observed import promised_trials
 from vsetune.study.planning.planned_study import StudyPlan
 from vsetune.study.recorded_studies import study_of

@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from vsetune.board.search_budgets import SearchBudget
 from vsetune.config.study.cells import Cell, repeated_cells
 from vsetune.config.study.resources import Needs, copies_that_fit
 from vsetune.config.study.study_spec import SearchSpec, StudySpec
 from vsetune.config.study.training import TrainingSpec
-from vsetune.report.search_budgets import SearchBudget
 from vsetune.study.cell_budget import CellBudget, at_once, epochs_of_cell
 from vsetune.study.node_types import (
     THIS_MACHINE,
