@@ -126,4 +126,4 @@ def test_the_figure_is_drawn_by_jupyter_and_saved(finished, tmp_path: Path) -> N
 def test_notebooks_show_tables(finished) -> None:
     assert "best_m_recall" in finished._repr_html_()
     assert "2 losses" in repr(vsetune.Study(finished.config))
-    assert vsetune.studies() == ["small"]
+    assert "small" in vsetune.studies()  # tests beside these add some
