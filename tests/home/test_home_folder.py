@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from refusals import refused
@@ -95,6 +96,25 @@ def test_files_that_go_on_from_the_last_version_sent_stay_and_are_not_fetched_ag
     again.close(0)
     opened("one")
     assert (tmp_path / "one" / "checkpoint").read_bytes() == BIG
+
+
+def test_a_server_that_lists_versions_without_quotes_is_understood(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = home_folder.versions_below
+
+    def unquoted(*words: Any) -> dict[str, str]:
+        return {name: etag.strip('"') for name, etag in real(*words).items()}
+
+    monkeypatch.setattr(home_folder, "versions_below", unquoted)
+    for content in (BIG, b"newer, S3 was away"):
+        again = opened("one")
+        (tmp_path / "one" / "checkpoint").write_bytes(content)
+        if content == BIG:
+            send(again)
+        again.close(0)
+    assert not opened("one").was_brought
+    assert (tmp_path / "one" / "checkpoint").read_bytes() == b"newer, S3 was away"
 
 
 def test_what_is_newer_here_is_sent_by_the_next_process_and_what_is_not_is_not_sent_again(

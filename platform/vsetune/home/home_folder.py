@@ -65,7 +65,7 @@ class HomeFolder:
         with suppress(StorageError):
             drop_unfinished(f"{self.url}/")
         convert(self.url)
-        there = versions_below(self.url, self._is_sent)
+        there = {name: _bare(etag) for name, etag in versions_below(self.url, self._is_sent).items()}
         if there != self._noted():
             self.forget()  # a process that dies here leaves a mixture
             self._versions, self._sent = {}, {}
@@ -135,9 +135,9 @@ class HomeFolder:
         path, url = self._folder / name, join(self.url, name)
         state = look(url) if path.is_file() else None
         if state is not None and state.sha256 == sha256_of_file(path):
-            return state.etag
+            return _bare(state.etag)
         try:
-            return download(url, path)
+            return _bare(download(url, path))
         except NothingThere as error:
             raise StorageError("VSE-O034", "{url}: was changed while it was read; start again.", url=url) from error
 
@@ -176,7 +176,7 @@ class HomeFolder:
             self._check(self._versions)
         for name in changed:
             with suppress(FileNotFoundError):
-                self._versions[name] = upload(self._folder / name, join(self.url, name))
+                self._versions[name] = _bare(upload(self._folder / name, join(self.url, name)))
                 self._sent[name] = here[name]
                 self._note()
         for name in gone:
@@ -194,10 +194,15 @@ def last_writer_of(url: str) -> Callable[[Mapping[str, str]], None]:
 
     def check(known: Mapping[str, str]) -> None:
         there = look(url)
-        if (None if there is None else there.etag) != known.get(name):
+        if (None if there is None else _bare(there.etag)) != known.get(name):
             raise Overtaken("VSE-O040", "{url}: another process goes on with it; this process stops.", url=url)
 
     return check
+
+
+def _bare(etag: str) -> str:
+    """An ETag without its quotes, which some servers leave out in lists."""
+    return etag.strip('"')
 
 
 def _signature(path: Path) -> Signature:
