@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from trials_here import without_ray
 
+from vsetune.cli.output import interruptible
 from vsetune.errors import AttemptError, ConfigError, DataError, Message
 
 PACKAGES = str(Path(__file__).parents[2] / "platform")
@@ -58,6 +60,28 @@ def test_ctrl_c_in_a_command_is_one_line(vsetune, study, monkeypatch) -> None:
     monkeypatch.setattr("vsetune.cli.study.resolve_cells", raising(KeyboardInterrupt()))
     said = vsetune("study", "validate", str(study()))
     assert (said.code, said.err) == (130, "interrupted\n")
+
+
+class _Strikes:
+    """Ctrl-C falls into the making of a class that has one of these."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        raise KeyboardInterrupt
+
+
+def make_class() -> None:
+    type("Made", (), {"part": _Strikes()})
+
+
+def test_ctrl_c_in_the_making_of_a_class_is_one_line_too(vsetune, study, monkeypatch) -> None:
+    monkeypatch.setattr("vsetune.cli.study.resolve_cells", lambda *_, **__: make_class())
+    said = vsetune("study", "validate", str(study()))
+    assert (said.code, said.err) == (130, "interrupted\n")
+    with pytest.raises(typer.Exit) as ended, interruptible("go on with: this"):
+        make_class()
+    assert ended.value.exit_code == 130
+    with pytest.raises(RuntimeError, match="another"), interruptible("go on with: this"):
+        raise RuntimeError("another")
 
 
 @pytest.mark.parametrize("place", ["{}", "exec({!r})"])  # what is inside exec counts as unhandled, caught or not

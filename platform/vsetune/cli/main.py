@@ -33,7 +33,7 @@ from vsetune.cli import (
     ui,
 )
 from vsetune.cli.options import flag
-from vsetune.cli.output import BAD_VALUE, as_problem, complain, inform, results
+from vsetune.cli.output import BAD_VALUE, as_problem, complain, inform, is_interrupt, results
 from vsetune.config.plugins import place_in_plugin
 from vsetune.errors import ConfigError, Problem, UsageError, VsetuneError
 from vsetune.home.addresses import mask_output, masked
@@ -164,6 +164,9 @@ def _exit_code() -> int:
             "VSE-X020", "out of memory ({reason}); use smaller sizes, or more memory.", reason=reason
         )], 1)
     except Exception as error:  # a bug: one line, with the traceback at DEBUG
+        if is_interrupt(error):
+            inform("interrupted")
+            return 130
         _log.debug("an unexpected exception", exc_info=error)
         return _end("failed", [_unexpected(error)], 1)
 

@@ -68,9 +68,16 @@ def interruptible(advice: str) -> Iterator[None]:
     """Ctrl-C ends the command with exit code 130 and prints how to continue."""
     try:
         yield
-    except KeyboardInterrupt:
+    except BaseException as error:
+        if not is_interrupt(error):
+            raise
         inform(f"interrupted; {advice}")
         raise typer.Exit(130) from None
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether it is Ctrl-C, or Python's RuntimeError of a class in whose making it fell, as while Ray is imported."""
+    return isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt)
 
 
 def print_json(plain: Any) -> None:
