@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 IN_PARALLEL := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # three tests share two cores: those of Ray and of servers wait more than they compute
 export PYTEST_XDIST_AUTO_NUM_WORKERS := $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )))
-TAKES_LONGER := networks training records jobs cli object_storage dashboards nightly data/writing \
+TAKES_LONGER := networks training records study cluster api cli home dashboards nightly data/writing \
 	data/reading/test_reader_s3.py data/reading/test_storage_outages.py data/reading/test_encoder_model.py \
 	data/reading/test_encoder_semantics.py
 

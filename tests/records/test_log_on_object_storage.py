@@ -38,22 +38,6 @@ def there(prefix: str, tmp_path: Path) -> list[Event]:
     return [line.event() for line in lines_of(path, number=0, strict=True)]
 
 
-def test_what_is_settled_is_on_the_server_and_goes_on_from_another_machine(
-    writer: Callable[..., LogWriter], prefix: str, tmp_path: Path
-) -> None:
-    first = writer("first")
-    first.append(OPENED)
-    first.settle()
-    assert there(prefix, tmp_path) == [OPENED]
-    first.append(BEGUN)
-    first.close()
-    second = writer("second")
-    assert second.last == 1
-    second.append(Validated(attempt_of(BEGUN), POINTS, 4.0))
-    second.close()
-    assert there(prefix, tmp_path) == [OPENED, BEGUN, Validated(attempt_of(BEGUN), POINTS, 4.0)]
-
-
 def test_a_driver_that_was_overtaken_adds_nothing_and_hears_of_it_once(
     writer: Callable[..., LogWriter], prefix: str, tmp_path: Path
 ) -> None:
@@ -72,28 +56,6 @@ def test_a_driver_that_was_overtaken_adds_nothing_and_hears_of_it_once(
     second.close()
     paused.close()
     assert len(heard) == 1
-    assert there(prefix, tmp_path) == [OPENED, BEGUN, Validated(attempt_of(BEGUN), POINTS, 5.0)]
-
-
-def test_a_killed_driver_s_unsent_events_go_on_where_nobody_added_anything_and_are_dropped_elsewhere(
-    writer: Callable[..., LogWriter], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logs, "_SEND_EVERY_S", 3600.0)
-    killed = writer("first")
-    killed.append(OPENED)
-    killed.settle()
-    killed.append(BEGUN)  # not sent
-    again = writer("first")
-    assert again.last == 1
-    again.settle()
-    assert there(prefix, tmp_path) == [OPENED, BEGUN]
-    again.append(Validated(attempt_of(BEGUN), (point(99),), 4.0))  # not sent
-    other = writer("second")
-    other.append(Validated(attempt_of(BEGUN), POINTS, 5.0))
-    other.close()
-    back = writer("first")
-    assert back.last == 2
-    back.close()
     assert there(prefix, tmp_path) == [OPENED, BEGUN, Validated(attempt_of(BEGUN), POINTS, 5.0)]
 
 
@@ -134,48 +96,6 @@ def test_a_server_that_is_away_for_a_while_gets_everything_afterwards_and_files_
     assert done == ["forgotten"]
     assert there(prefix, tmp_path) == [OPENED, BEGUN]
     assert len(list(listing(f"{prefix}/runs/tiny/log/"))) == 2
-
-
-def test_an_answer_that_was_lost_is_no_overtaking(
-    writer: Callable[..., LogWriter], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun = writer("first")
-    put, tries = s3.put_bytes, []
-
-    def lose_the_first_answer(*words: object, **more: object) -> str:
-        etag = put(*words, **more)  # type: ignore[arg-type]
-        tries.append(1)
-        if len(tries) == 1:
-            raise StorageError("the answer was lost")
-        return etag
-
-    monkeypatch.setattr(logs, "put_bytes", lose_the_first_answer)
-    begun.append(OPENED)
-    begun.settle(within_s=60)
-    begun.append(BEGUN)
-    begun.close()
-    assert there(prefix, tmp_path) == [OPENED, BEGUN]
-
-
-def test_a_log_that_grew_after_an_answer_was_lost_goes_on_behind_what_the_server_has(
-    writer: Callable[..., LogWriter], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun = writer("first")
-    put, tries = s3.put_bytes, []
-
-    def lose_two_answers(*words: object, **more: object) -> str:
-        etag = put(*words, **more)  # type: ignore[arg-type]
-        tries.append(1)
-        if len(tries) in (1, 2):
-            begun.append((BEGUN, Validated(attempt_of(BEGUN), POINTS, 4.0))[len(tries) - 1])
-            raise StorageError("the answer was lost")
-        return etag
-
-    monkeypatch.setattr(logs, "put_bytes", lose_two_answers)
-    begun.append(OPENED)
-    begun.settle(within_s=60)
-    begun.close()
-    assert there(prefix, tmp_path) == [OPENED, BEGUN, Validated(attempt_of(BEGUN), POINTS, 4.0)]
 
 
 def sent(prefix: str) -> list[str]:

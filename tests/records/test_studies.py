@@ -12,11 +12,11 @@ from s3_server import endpoint, machine, prefix
 from studied import OPENED, RECORD, point, start
 
 from vsetune.errors import StorageError, StudyConflict, UsageError
-from vsetune.home.locks import take_lock
-from vsetune.home.paths import home, remote_place
+from vsetune.home.paths import remote_place
 from vsetune.records.events import Opened
 from vsetune.records.log import LogWriter
 from vsetune.records.studies import Studies, folder_of_study
+from vsetune.records.study_lock import locked_study
 from vsetune.records.writer import StudyWriter
 
 __all__ = ["endpoint", "machine", "prefix"]
@@ -110,12 +110,13 @@ def test_the_state_says_whether_a_driver_lives_and_how_it_left(
     assert read(monkeypatch, tmp_path).status("tiny") == "failed"
 
 
-def test_a_study_whose_lock_is_held_is_running(written: Callable[[], StudyWriter]) -> None:
-    written().open_study(RECORD, resume=False)
-    if remote_place(home()) is not None:
-        pytest.skip("with a remote home the lease tells, see test_heartbeat.py")
-    with take_lock(folder_of_study("tiny") / "lock", wait_s=0):
+def test_a_study_whose_driver_lives_is_running(written: Callable[[], StudyWriter]) -> None:
+    study = written()
+    study.open_study(RECORD, resume=False)
+    study.settle()
+    with locked_study(folder_of_study("tiny")):
         assert Studies().status("tiny") == "running"
+    assert Studies().status("tiny") == "killed"
 
 
 def test_a_request_to_stop_is_read_wherever_the_driver_runs(
