@@ -153,18 +153,21 @@ def holder_of(url: str) -> tuple[Holder, float | None] | None:
 
     StorageError when it cannot be read.
     """
-    if find(url, most=_MOST_BYTES) is None:
-        return None
-    holder, state = _read(url)
-    return None if holder.is_released else (holder, _age_s(state))
+    found = _found(url)
+    return None if found is None or found[0].is_released else (found[0], _age_s(found[1]))
 
 
 def _read(url: str) -> tuple[Holder, ObjectState]:
+    found = _found(url)
+    if found is None:
+        raise StorageError("VSE-O047", "{url}: the heartbeat was removed while it was used; start again", url=url)
+    return found
+
+
+def _found(url: str) -> tuple[Holder, ObjectState] | None:
     try:
         found = find(url, most=_MOST_BYTES)
-        if found is None:
-            raise StorageError("VSE-O047", "{url}: the heartbeat was removed while it was used; start again", url=url)
-        return Holder(**json.loads(found[0])), found[1]
+        return None if found is None else (Holder(**json.loads(found[0])), found[1])
     except (DataError, ValueError, TypeError, RecursionError) as error:
         raise StorageError(
             "VSE-O048", "{url}: damaged heartbeat ({reason}); remove it if nothing runs", url=url,
