@@ -25,7 +25,7 @@ test: $(VENV)/.dev  ## lint, types and the tests that fit into minutes
 	$(BIN)/mypy
 	$(IN_PARALLEL)
 
-test-quick: $(VENV)/.dev  ## the tests without networks, training, ingest, MLflow, Ray, servers and whole commands: a minute
+test-quick: $(VENV)/.dev  ## the tests without networks, training, ingest, MLflow, Ray, servers and whole commands: three minutes
 	$(IN_PARALLEL) $(TAKES_LONGER:%=--ignore=tests/%)
 
 test-slow: $(VENV)/.dev  ## the tests that take longer: real training, real data, killed processes
